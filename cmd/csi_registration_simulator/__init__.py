@@ -1,0 +1,1 @@
+"""A simulated kubelet and a simulated CSI driver, for demos, driver authors and tests."""

@@ -1,0 +1,1 @@
+"""What happens to registrations as Prometheus series, on a registry that the caller owns."""

@@ -1,0 +1,1 @@
+"""kubelet's plugin registration API, made from our own minimal `.proto`."""

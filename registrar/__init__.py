@@ -1,0 +1,1 @@
+"""Keeps CSI drivers registered with kubelet: the core, without HTTP, metrics or a command line."""

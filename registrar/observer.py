@@ -1,0 +1,199 @@
+"""What happens to a registration, as events, and the protocol of whoever wants to know.
+
+The registrar neither logs nor measures: it notifies one observer, and the command decides what
+becomes of it. What an event *does* to a registration is not here (`registration`).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class State(StrEnum):
+    """Where one driver's registration stands; exactly one at a time."""
+
+    WAITING = "waiting"
+    """Nothing is published: no driver name yet, or the folder does not take the socket."""
+    ANNOUNCED = "announced"
+    """The socket is published and kubelet has given no verdict on it yet."""
+    REGISTERED = "registered"
+    """kubelet accepted the driver, and nothing has undone it since."""
+    REJECTED = "rejected"
+    """kubelet refused the driver and said why."""
+    STANDBY = "standby"
+    """Another live instance holds the socket's path and answers for the driver."""
+
+
+class AnnouncementReason(StrEnum):
+    """Why kubelet was told of the socket."""
+
+    START = "start"
+    MISSING = "missing"
+    """The socket was gone from the folder."""
+    REPLACED = "replaced"
+    """A socket that nobody answers on had taken the path."""
+    REJECTED = "rejected"
+    """kubelet had refused the driver, and the back-off was over."""
+    SILENCE = "silence"
+    """kubelet had not called for too long."""
+    DRIVER_CHANGED = "driver_changed"
+    """The driver's answer to GetPluginInfo differs, so its NodeGetInfo may too."""
+    REQUESTED = "requested"
+    """The operator asked for it (SIGHUP)."""
+
+
+class ProbeResult(StrEnum):
+    """What the driver's Probe came to (CSI specification, Identity service)."""
+
+    READY = "ready"
+    NOT_READY = "not_ready"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to the driver behind one `--csi-address`."""
+
+    csi_address: str
+    """The path of the driver's socket as this process sees it: known from the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverEvent(Event):
+    """An event of a driver whose name is known."""
+
+    driver_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFinished(Event):
+    """A call to the driver ended, also one that failed before it reached the driver."""
+
+    driver_name: str | None
+    """None until the driver's name is known."""
+    method: str
+    """The full gRPC path, such as `/csi.v1.Identity/Probe`."""
+    code: str
+    """The status as Go spells it, such as `OK` or `DeadlineExceeded`."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFinished(DriverEvent):
+    """The driver's readiness was asked for."""
+
+    result: ProbeResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsiSocketSeen(Event):
+    """The driver's socket was looked for at its path. Sent on change and at first."""
+
+    driver_name: str | None
+    is_present: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverIdentified(DriverEvent):
+    """The driver told its name, for the first time or another one than before."""
+
+    vendor_version: str
+    registration_socket_path: str
+    """Of the socket that will be published, as this process sees it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverForgotten(DriverEvent):
+    """The driver goes by another name now; nothing will be said of the old one any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverAnswered(DriverEvent):
+    """The driver answered GetPluginInfo under its known name."""
+
+    vendor_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverFailed(Event):
+    """The driver could not be asked, or gave an answer that cannot be used."""
+
+    driver_name: str | None
+    problem: str
+    """What happened, to which path or name, and what the operator can do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverRestarted(DriverEvent):
+    """The driver's socket is another one than before, and the driver answers on it."""
+
+    has_changed_answer: bool
+    """Whether GetPluginInfo's answer differs, so that kubelet is told once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged(DriverEvent):
+    """The registration went from one state to another."""
+
+    old: State
+    new: State
+    registration_socket_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationSocketSeen(DriverEvent):
+    """The registration socket was looked for. Sent on change and at first."""
+
+    is_present: bool
+    """Whether a live socket for this driver is at the path: ours or a peer's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationBlocked(DriverEvent):
+    """The socket cannot be published; it is tried again every second."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced(DriverEvent):
+    """The socket's name appeared in the folder, so kubelet will call."""
+
+    reason: AnnouncementReason
+    registration_socket_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetInfoReceived(DriverEvent):
+    """kubelet asked who is behind the socket, and was answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictReceived(DriverEvent):
+    """kubelet told what came of the registration."""
+
+    is_accepted: bool
+    error: str
+    """kubelet's own words, cut to 1 KiB; empty if it accepted."""
+    seconds_since_announcement: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletSilent(DriverEvent):
+    """kubelet has not called although the socket has been there for long enough."""
+
+    silent_seconds: float
+    diagnosis: str
+    retry_seconds: float
+    """Until the socket is announced once more, if kubelet still has not called."""
+
+
+class Observer(Protocol):
+    """Whoever wants to know what happens to a registration."""
+
+    def notify(self, event: Event) -> None:
+        """Take note of one event.
+
+        Called on the event loop that answers kubelet: it must not block and must not raise.
+        """

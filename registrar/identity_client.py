@@ -1,0 +1,277 @@
+"""Calls to the driver's Identity service over one long-lived channel, with errors in words.
+
+When to call is not here (`driver_watch`).
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+import grpc
+import grpc.aio
+
+from csi.v1 import csi_pb2, csi_pb2_grpc
+from registrar.errors import DriverError
+from registrar.observer import CallFinished, Observer, ProbeFinished, ProbeResult
+from registrar.unix_sockets import (
+    FileIdentity,
+    connect_errno,
+    grpc_target,
+    identity_of,
+    kind_of_file,
+)
+
+_Response = TypeVar("_Response")
+
+_METHOD_PREFIX = "/csi.v1.Identity/"
+
+_CHANNEL_OPTIONS = (
+    # Drivers in Rust, Node and .NET refuse the socket's path as an authority (R53).
+    ("grpc.default_authority", "localhost"),
+    # An idle driver is a healthy driver (R56); no keepalive pings are sent either (R55).
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),
+    # Each channel has its own connection: never one that another part of the process broke.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+_MAX_DETAIL_CHARACTERS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAnswer:
+    """What a driver says of itself in GetPluginInfo."""
+
+    name: str
+    vendor_version: str
+    manifest: tuple[tuple[str, str], ...]
+    """Sorted by key, so that equal answers are equal."""
+
+
+class IdentityClient:
+    """Asks one driver who it is and whether it is ready.
+
+    An asynchronous context manager; the connection is made by the first call, always from the
+    path, and made anew whenever another socket is at the path.
+    """
+
+    def __init__(self, csi_address: str, timeout_seconds: float, observer: Observer) -> None:
+        self.csi_address = csi_address
+        self.driver_name: str | None = None
+        """The name that calls are reported under; whoever checks it sets it."""
+        self._timeout_seconds = timeout_seconds
+        self._observer = observer
+        self._channel: grpc.aio.Channel | None = None
+        self._connection_number = 0
+        self._connected_to: FileIdentity | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._disconnect()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection to the driver stands."""
+        channel = self._channel
+        return channel is not None and channel.get_state() is grpc.ChannelConnectivity.READY
+
+    @property
+    def connection_number(self) -> int:
+        """How many channels to the driver have been made: changes with each new connection."""
+        return self._connection_number
+
+    def socket_identity(self) -> FileIdentity | None:
+        """Return which socket is at the path; None if none can be seen."""
+        try:
+            return identity_of(os.stat(self.csi_address))
+        except OSError:
+            return None
+
+    async def get_plugin_info(self) -> DriverAnswer:
+        """Return what the driver says of itself (CSI specification, GetPluginInfo).
+
+        Raises:
+            DriverError: if it cannot be reached or does not answer in time.
+        """
+        response = await self._call(
+            "GetPluginInfo",
+            lambda stub: stub.GetPluginInfo(
+                csi_pb2.GetPluginInfoRequest(), timeout=self._timeout_seconds
+            ),
+        )
+        return DriverAnswer(
+            name=response.name,
+            vendor_version=response.vendor_version,
+            manifest=tuple(sorted(response.manifest.items())),
+        )
+
+    async def probe(self) -> bool:
+        """Return whether the driver is ready (CSI specification, Probe): absent means yes.
+
+        Raises:
+            DriverError: if it cannot be reached or does not answer in time.
+        """
+        try:
+            response = await self._call(
+                "Probe",
+                lambda stub: stub.Probe(csi_pb2.ProbeRequest(), timeout=self._timeout_seconds),
+            )
+        except DriverError as error:
+            is_late = isinstance(error.__cause__, grpc.aio.AioRpcError) and (
+                error.__cause__.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            )
+            self._report_probe(ProbeResult.TIMEOUT if is_late else ProbeResult.ERROR)
+            raise
+        is_ready = response.ready.value if response.HasField("ready") else True
+        self._report_probe(ProbeResult.READY if is_ready else ProbeResult.NOT_READY)
+        return is_ready
+
+    def _report_probe(self, result: ProbeResult) -> None:
+        if self.driver_name is not None:
+            self._observer.notify(
+                ProbeFinished(
+                    csi_address=self.csi_address, driver_name=self.driver_name, result=result
+                )
+            )
+
+    async def _call(
+        self,
+        method: str,
+        start: Callable[[csi_pb2_grpc.IdentityAsyncStub], Awaitable[_Response]],
+    ) -> _Response:
+        """Make one call: timed, counted and with its failure in words, however it ends."""
+        begun = time.monotonic()
+        try:
+            await self._check_path()
+            response = await start(csi_pb2_grpc.IdentityStub(self._connect()))
+        except DriverError:
+            self._report(method, grpc.StatusCode.UNAVAILABLE, begun)
+            raise
+        except grpc.aio.AioRpcError as error:
+            self._report(method, error.code(), begun)
+            problem = self._in_words(method, error)
+            if not self.is_connected:
+                await self._disconnect()
+            raise DriverError(problem) from error
+        self._report(method, grpc.StatusCode.OK, begun)
+        return response
+
+    def _report(self, method: str, code: grpc.StatusCode, begun: float) -> None:
+        self._observer.notify(
+            CallFinished(
+                csi_address=self.csi_address,
+                driver_name=self.driver_name,
+                method=_METHOD_PREFIX + method,
+                code=go_code_name(code),
+                seconds=time.monotonic() - begun,
+            )
+        )
+
+    async def _check_path(self) -> None:
+        """Drop a connection to a socket that is not at the path any more.
+
+        Raises:
+            DriverError: if there is no socket at the path.
+        """
+        try:
+            found = os.stat(self.csi_address)
+        except OSError as error:
+            await self._disconnect()
+            raise DriverError(_unreachable(self.csi_address, error.errno)) from error
+        if not stat.S_ISSOCK(found.st_mode):
+            await self._disconnect()
+            raise DriverError(
+                f"{self.csi_address} is {kind_of_file(found.st_mode)} and no socket: --csi-address "
+                "must be the path of the driver's socket"
+            )
+        if not self._is_connected_to(identity_of(found)):
+            await self._disconnect()
+        self._connected_to = identity_of(found)
+
+    def _is_connected_to(self, its: FileIdentity) -> bool:
+        """Return whether the channel leads to this socket.
+
+        A mere change of its mode or owner leaves a connection standing; where the connection broke
+        as well, it is another socket that was given a freed inode number.
+        """
+        mine = self._connected_to
+        if mine is None or not its.is_same_inode(mine):
+            return False
+        return its == mine or self.is_connected
+
+    def _connect(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            self._connection_number += 1
+            self._channel = grpc.aio.insecure_channel(
+                grpc_target(self.csi_address), options=_CHANNEL_OPTIONS
+            )
+        return self._channel
+
+    async def _disconnect(self) -> None:
+        channel, self._channel = self._channel, None
+        self._connected_to = None
+        if channel is not None:
+            await channel.close()
+
+    def _in_words(self, method: str, error: grpc.aio.AioRpcError) -> str:
+        match error.code():
+            case grpc.StatusCode.UNAVAILABLE if not self.is_connected:
+                return _unreachable(self.csi_address, connect_errno(self.csi_address))
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                return (
+                    f"the driver behind {self.csi_address} did not answer {method} within "
+                    f"{self._timeout_seconds:g} s: it hangs, or it needs a longer --timeout"
+                )
+            case grpc.StatusCode.UNIMPLEMENTED:
+                return (
+                    f"who listens on {self.csi_address} does not implement "
+                    f"csi.v1.Identity/{method}: is --csi-address the driver's socket?"
+                )
+        detail = (error.details() or "no reason given")[:_MAX_DETAIL_CHARACTERS]
+        return f"the driver failed {method} with {go_code_name(error.code())}: {detail}"
+
+
+def go_code_name(code: grpc.StatusCode) -> str:
+    """Return a status code as Go's gRPC spells it, such as `DeadlineExceeded`."""
+    if code is grpc.StatusCode.OK:
+        return "OK"
+    if code is grpc.StatusCode.CANCELLED:
+        return "Canceled"
+    return "".join(word.capitalize() for word in code.name.split("_"))
+
+
+def _unreachable(path: str, error_number: int | None) -> str:
+    match error_number:
+        case errno.ENOENT | errno.ENOTDIR:
+            return (
+                f"there is no driver socket at {path}: the driver has not started, or its "
+                "folder is not mounted here, or --csi-address is wrong"
+            )
+        case errno.ECONNREFUSED:
+            return (
+                f"nobody listens on the driver's socket {path}: the driver died, "
+                "or has only begun to start"
+            )
+        case errno.EACCES | errno.EPERM:
+            return (
+                f"permission denied on the driver's socket {path} for user {os.geteuid()}: "
+                "look at the modes of the socket and its folders, and at SELinux"
+            )
+        case 0 | None:
+            return f"the driver's socket {path} was reached, but the connection broke at once"
+    return f"the driver's socket {path} cannot be reached: {os.strerror(error_number)}"

@@ -1,0 +1,238 @@
+"""Keeps the registration of a driver under one name: its state and its socket, held together.
+
+When to look is not here (`supervisor`), nor what is due when (`registration`).
+"""
+
+import os
+from collections.abc import Callable
+
+import grpc.aio
+
+from pluginregistration.v1 import registration_pb2_grpc
+from registrar.driver_watch import IdentifiedDriver
+from registrar.errors import PublicationError, RegistrationRefused
+from registrar.kubelet_silence import describe_missing_verdict, describe_silence
+from registrar.observer import (
+    Announced,
+    AnnouncementReason,
+    GetInfoReceived,
+    KubeletSilent,
+    Observer,
+    RegistrationBlocked,
+    RegistrationSocketSeen,
+    State,
+    StateChanged,
+    VerdictReceived,
+)
+from registrar.publication import AddServices, Publication
+from registrar.registration import Registration
+from registrar.registration_service import RegistrationService
+from registrar.registration_socket import Holder
+from registrar.settings import DriverSettings, OnRegistrationFailure
+
+
+class RegistrationKeeper:
+    """Publishes the socket of one driver name and repairs what happens to it.
+
+    It takes kubelet's calls itself (`registration_service.KubeletCalls`).
+    """
+
+    def __init__(
+        self,
+        driver: IdentifiedDriver,
+        settings: DriverSettings,
+        observer: Observer,
+        *,
+        add_services: tuple[AddServices, ...],
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
+        self.driver_name = driver.name
+        self.problem: str | None = None
+        """Why the socket cannot be published; None while it is."""
+        self.registration = Registration(
+            now=clock(), silence_timeout_seconds=settings.kubelet_silence_seconds
+        )
+        self._settings = settings
+        self._observer = observer
+        self._clock = clock
+        self._wake = wake
+        self._further_services = add_services
+        self._publication = Publication(driver.registration_socket_path, self._add_services)
+        self._publication.socket.sweep()
+        self._answer_told = driver.answer
+        self._was_up = True
+        self._has_socket: bool | None = None
+
+    def get_info_received(self) -> None:
+        """Take note that kubelet asked who is here."""
+        self.registration.get_info_received(self._clock())
+        self._observer.notify(
+            GetInfoReceived(csi_address=self._settings.csi_address, driver_name=self.driver_name)
+        )
+
+    def verdict_received(self, *, is_accepted: bool, error: str) -> None:
+        """Take note of kubelet's verdict; what follows from it is done outside of its call."""
+        now, before = self._clock(), self.registration.state
+        published_at = self.registration.published_at
+        self.registration.verdict_received(now, is_accepted=is_accepted, error=error)
+        self._observer.notify(
+            VerdictReceived(
+                csi_address=self._settings.csi_address,
+                driver_name=self.driver_name,
+                is_accepted=is_accepted,
+                error=error,
+                seconds_since_announcement=0.0 if published_at is None else now - published_at,
+            )
+        )
+        self._report_change_from(before)
+        self._wake()
+
+    async def keep(self, driver: IdentifiedDriver, *, is_up: bool) -> None:
+        """Look at the socket, and do what is due.
+
+        Raises:
+            RegistrationRefused: if kubelet refused, and the settings say to stop then.
+        """
+        self._stop_if_refused()
+        self._note_driver(driver, is_up=is_up)
+        try:
+            await self._act_on(self._publication.look())
+        except PublicationError as error:
+            self._blocked(str(error))
+        else:
+            self.problem = None
+
+    def check_socket(self) -> None:
+        """Return if a live socket is at the path: ours or a peer's.
+
+        Raises:
+            PublicationError: if there is none, with the reason.
+        """
+        match self._publication.look():
+            case Holder.NOBODY:
+                what = "is not there"
+            case Holder.DEAD:
+                what = "is one that nobody listens on"
+            case _:
+                return
+        path = self._publication.socket.path
+        raise PublicationError(f"the registration socket {path} {what}; it is being published anew")
+
+    async def withdraw(self) -> None:
+        """Remove the socket if it is ours, and answer nobody any more."""
+        await self._publication.withdraw()
+
+    def _stop_if_refused(self) -> None:
+        is_refused = self.registration.state is State.REJECTED
+        if is_refused and self._settings.on_registration_failure is OnRegistrationFailure.EXIT:
+            raise RegistrationRefused(self.driver_name, self.registration.kubelet_error)
+
+    def _note_driver(self, driver: IdentifiedDriver, *, is_up: bool) -> None:
+        if driver.answer != self._answer_told:
+            self._answer_told = driver.answer
+            self.registration.request(AnnouncementReason.DRIVER_CHANGED)
+        if is_up and not self._was_up:
+            self.registration.driver_came_back(self._clock())
+        self._was_up = is_up
+
+    async def _act_on(self, holder: Holder) -> None:
+        await self._note_holder(holder)
+        reason = self.registration.due_announcement(holder, self._clock())
+        if reason is AnnouncementReason.SILENCE:
+            self._report_silence()
+        if reason is not None:
+            await self._announce(reason, holder)
+        self._report_socket(is_present=reason is not None or holder in (Holder.OURS, Holder.PEER))
+
+    async def _note_holder(self, holder: Holder) -> None:
+        before, now = self.registration.state, self._clock()
+        if self.registration.published_at is None or holder is Holder.OURS:
+            return
+        if holder is not Holder.PEER:
+            self.registration.lost(now)
+        elif before is not State.STANDBY:
+            self.registration.stood_by(now)
+        self._report_change_from(before)
+        if holder is Holder.PEER and before is not State.STANDBY:
+            await self._publication.stand_by()
+
+    async def _announce(self, reason: AnnouncementReason, holder: Holder) -> None:
+        if holder is Holder.OURS:
+            self._publication.announce_again()
+            self._announced(reason)
+        else:
+            await self._publication.publish(lambda: self._announced(reason))
+
+    def _announced(self, reason: AnnouncementReason) -> None:
+        before = self.registration.state
+        self.registration.announced(self._clock())
+        self._observer.notify(
+            Announced(
+                csi_address=self._settings.csi_address,
+                driver_name=self.driver_name,
+                reason=reason,
+                registration_socket_path=self._publication.socket.path,
+            )
+        )
+        self._report_change_from(before)
+
+    def _blocked(self, problem: str) -> None:
+        before = self.registration.state
+        self.registration.lost(self._clock())
+        self._report_change_from(before)
+        self._report_socket(is_present=False)
+        if problem != self.problem:
+            self.problem = problem
+            self._observer.notify(
+                RegistrationBlocked(
+                    csi_address=self._settings.csi_address,
+                    driver_name=self.driver_name,
+                    problem=problem,
+                )
+            )
+
+    def _report_change_from(self, before: State) -> None:
+        if self.registration.state is not before:
+            self._observer.notify(
+                StateChanged(
+                    csi_address=self._settings.csi_address,
+                    driver_name=self.driver_name,
+                    old=before,
+                    new=self.registration.state,
+                    registration_socket_path=self._publication.socket.path,
+                )
+            )
+
+    def _report_socket(self, *, is_present: bool) -> None:
+        if is_present is not self._has_socket:
+            self._has_socket = is_present
+            self._observer.notify(
+                RegistrationSocketSeen(
+                    csi_address=self._settings.csi_address,
+                    driver_name=self.driver_name,
+                    is_present=is_present,
+                )
+            )
+
+    def _report_silence(self) -> None:
+        silent_seconds = self.registration.silent_seconds(self._clock()) or 0.0
+        folder, own_name = os.path.split(self._publication.socket.path)
+        describe = describe_missing_verdict if self.registration.has_get_info else describe_silence
+        self._observer.notify(
+            KubeletSilent(
+                csi_address=self._settings.csi_address,
+                driver_name=self.driver_name,
+                silent_seconds=silent_seconds,
+                diagnosis=describe(folder, own_name),
+                retry_seconds=self.registration.next_silence_interval(),
+            )
+        )
+
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        registration_pb2_grpc.add_RegistrationServicer_to_server(
+            RegistrationService(self.driver_name, self._settings.kubelet_registration_path, self),
+            server,
+        )
+        for add_service in self._further_services:
+            add_service(server)

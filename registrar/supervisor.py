@@ -1,0 +1,170 @@
+"""Keeps one driver registered: the only part that knows all the others.
+
+The driver is watched by one task and the socket kept by another, so that a driver that hangs
+never delays kubelet. Several drivers are several supervisors.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from registrar.driver_watch import DriverWatch, IdentifiedDriver
+from registrar.errors import DriverError, PublicationError
+from registrar.identity_client import IdentityClient
+from registrar.observer import AnnouncementReason, Observer, State
+from registrar.publication import AddServices
+from registrar.registration_keeper import RegistrationKeeper
+from registrar.settings import DriverSettings
+
+_TICK_SECONDS = 1.0
+"""How often the socket is looked at (R02)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Where one driver's registration stands, at one moment."""
+
+    csi_address: str
+    driver_name: str | None
+    vendor_version: str | None
+    state: State
+    state_seconds: float
+    """For how long it has been so."""
+    driver_problem: str | None
+    """Why the driver counts as down; None while it is up."""
+    publication_problem: str | None
+    """Why the socket cannot be published; None while it is."""
+    kubelet_error: str
+    """kubelet's last refusal in its own words; empty once it has accepted."""
+    registration_socket_path: str | None
+
+
+class Supervisor:
+    """Registers one driver with kubelet and keeps it registered, whatever happens."""
+
+    def __init__(
+        self,
+        settings: DriverSettings,
+        observer: Observer,
+        *,
+        add_services: Iterable[AddServices] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self._observer = observer
+        self._add_services = tuple(add_services)
+        self._clock = clock
+        self._started_at = clock()
+        self._wake = asyncio.Event()
+        self._client = IdentityClient(settings.csi_address, settings.timeout_seconds, observer)
+        self._watch = DriverWatch(
+            self._client,
+            registration_folder=settings.registration_folder,
+            monitor_interval_seconds=settings.monitor_interval_seconds,
+            observer=observer,
+            on_change=self._wake.set,
+        )
+        self._current: RegistrationKeeper | None = None
+
+    async def run(self) -> None:
+        """Keep the driver registered until cancelled; leave no file of ours behind.
+
+        Raises:
+            ExceptionGroup: with a `RegistrationRefused` if kubelet refuses the driver and the
+                settings say to stop then.
+        """
+        address = self.settings.csi_address
+        async with self._client, asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch.run(), name=f"driver watch {address}")
+            tasks.create_task(self._keep_registered(), name=f"registration keeper {address}")
+
+    def request_announcement(self) -> None:
+        """Announce the socket to kubelet once more, as soon as that may be."""
+        if self._current is not None:
+            self._current.registration.request(AnnouncementReason.REQUESTED)
+            self._wake.set()
+
+    @property
+    def status(self) -> Status:
+        """Where the registration stands now."""
+        current, driver = self._current, self._watch.driver
+        since = current.registration.state_since if current else self._started_at
+        return Status(
+            csi_address=self.settings.csi_address,
+            driver_name=driver.name if driver else None,
+            vendor_version=driver.answer.vendor_version if driver else None,
+            state=current.registration.state if current else State.WAITING,
+            state_seconds=self._clock() - since,
+            driver_problem=self._watch.problem,
+            publication_problem=current.problem if current else None,
+            kubelet_error=current.registration.kubelet_error if current else "",
+            registration_socket_path=driver.registration_socket_path if driver else None,
+        )
+
+    async def check_driver(self) -> None:
+        """Ask the driver who it is, now.
+
+        Raises:
+            DriverError: if it does not answer, or under another name than it is registered by.
+        """
+        answer = await self._client.get_plugin_info()
+        known = self._watch.driver
+        if known is None:
+            raise DriverError(self._watch.problem or "the driver's name is not known yet")
+        if answer.name != known.name:
+            raise DriverError(
+                f"the driver answers as {answer.name!r} now, and is registered as {known.name!r}"
+            )
+
+    async def probe_driver(self) -> bool:
+        """Return whether the driver says that it is ready.
+
+        Raises:
+            DriverError: if it does not answer.
+        """
+        return await self._client.probe()
+
+    def check_socket(self) -> None:
+        """Return if a live socket for the driver is at its registration path: ours or a peer's.
+
+        Raises:
+            PublicationError: if there is none, with the reason.
+        """
+        if self._current is None:
+            raise PublicationError("nothing is published yet: the driver's name is not known")
+        self._current.check_socket()
+
+    async def _keep_registered(self) -> None:
+        try:
+            while True:
+                self._wake.clear()
+                await self._tick()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), _TICK_SECONDS)
+        finally:
+            if self._current is not None:
+                await self._current.withdraw()
+
+    async def _tick(self) -> None:
+        driver = self._watch.driver
+        if driver is None:
+            return
+        if self._current is None or self._current.driver_name != driver.name:
+            await self._move_to(driver)
+        if self._current is not None:
+            await self._current.keep(driver, is_up=self._watch.problem is None)
+
+    async def _move_to(self, driver: IdentifiedDriver) -> None:
+        """Give up the registration under the old name, if any, for one under the new."""
+        if self._current is not None:
+            await self._current.withdraw()
+        self._current = RegistrationKeeper(
+            driver,
+            self.settings,
+            self._observer,
+            add_services=self._add_services,
+            clock=self._clock,
+            wake=self._wake.set,
+        )

@@ -152,7 +152,7 @@ class IdentityClient:
     async def _call(
         self,
         method: str,
-        start: Callable[[csi_pb2_grpc.IdentityAsyncStub], Awaitable[_Response]],
+        start: Callable[["csi_pb2_grpc.IdentityAsyncStub"], Awaitable[_Response]],
     ) -> _Response:
         """Make one call: timed, counted and with its failure in words, however it ends."""
         begun = time.monotonic()

@@ -91,7 +91,7 @@ class Registration:
             self._requested = reason
 
     def driver_came_back(self, now: float) -> None:
-        """Take note that the driver answers again: if kubelet refused it, now is the time to retry."""
+        """Take note that the driver answers again: if kubelet refused it, retry now."""
         if self._retry_at is not None:
             self._retry_at = now
 

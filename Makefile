@@ -1,0 +1,47 @@
+# Each target does its own set-up, in .venv. `make` alone lists them.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := $(BIN)/uv
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check format proto lock bench clean
+
+help: ## list these targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): .ci/requirements-dev.txt .ci/make-venv pyproject.toml
+	.ci/make-venv $(PYTHON) $(VENV)
+
+demo: $(READY) ## watch a registration happen, without a cluster
+	$(BIN)/csi-registration-simulator demo --registrar $(BIN)/csi-node-driver-registrar
+
+test: $(READY) ## run the tests, with branch coverage
+	$(BIN)/pytest -n 4 --cov --cov-report=term $(PYTEST_ARGS)
+
+test-all: ## run the tests on every Python that the project supports and this machine has
+	.ci/test-all
+
+check: $(READY) ## lint, format, types, import rules, generated code up to date
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	.ci/proto $(PYTHON) --check
+
+format: $(READY) ## put the code into the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+proto: ## make the protocol code from the .proto files
+	.ci/proto $(PYTHON)
+
+lock: $(READY) ## resolve the dependencies anew, with hashes, for the image and for development
+	.ci/lock $(BIN)/uv
+
+bench: $(READY) ## measure start, memory and CPU
+	$(BIN)/python tests/bench.py --registrar $(BIN)/csi-node-driver-registrar
+
+clean: ## remove what the other targets made
+	rm -rf .venv* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* dist

@@ -1,0 +1,16 @@
+"""What this program is called and which version of it runs."""
+
+import importlib.metadata
+import platform
+
+PROGRAM = "csi-node-driver-registrar"
+
+
+def version() -> str:
+    """Return the version of the installed package."""
+    return importlib.metadata.version(PROGRAM)
+
+
+def version_line() -> str:
+    """Return what `--version` prints."""
+    return f"{PROGRAM} v{version()} (Python {platform.python_version()})"

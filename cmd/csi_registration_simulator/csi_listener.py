@@ -1,0 +1,114 @@
+"""The unix socket of a simulated driver: it takes connections and passes their bytes on.
+
+It stands between the clients and a gRPC server because such a server neither tells the
+`:authority` of a call nor leaves its socket behind. What is answered is not here (`driver`).
+"""
+
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+from typing import Self
+
+from csi_registration_simulator.http2_authority import AuthorityReader
+from csi_registration_simulator.task_groups import RunningTasks
+
+_CHUNK_BYTES = 65536
+
+
+class CSIListener:
+    """A listening socket whose connections lead to a gRPC server, as an async context manager.
+
+    Leaving it closes all connections, and leaves the file there, as a crash does.
+    """
+
+    def __init__(self, csi_address: str, server_name: str) -> None:
+        """Prepare a listener.
+
+        Args:
+            csi_address: Where clients connect; a file that is there is replaced.
+            server_name: Where the gRPC server listens, in the abstract namespace.
+        """
+        self._csi_address = csi_address
+        self._server_name = server_name
+        self._speaking = asyncio.Event()
+        self._speaking.set()
+        self._readers: dict[str, AuthorityReader] = {}
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Listen.
+
+        Raises:
+            OSError: The socket cannot be bound.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+            _listen(listening, self._csi_address)
+            tasks = await stack.enter_async_context(RunningTasks())
+            tasks.create_task(self._accept_forever(listening, tasks), name="CSI socket")
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the socket and all connections."""
+        await self._stack.aclose()
+
+    def be_silent(self, *, is_silent: bool) -> None:
+        """Hold back what is sent on old and new connections, both ways, or let go of it."""
+        if is_silent:
+            self._speaking.clear()
+        else:
+            self._speaking.set()
+
+    def authority_of(self, peer: str) -> str:
+        """Return the `:authority` that a client sends; the gRPC server knows it as that peer."""
+        reader = self._readers.get(peer.removeprefix("unix-abstract:"))
+        return reader.authority if reader else ""
+
+    async def _accept_forever(self, listening: socket.socket, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            client, _ = await asyncio.get_running_loop().sock_accept(listening)
+            tasks.create_task(self._carry(client), name="CSI connection")
+
+    async def _carry(self, client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server:
+            await self._speaking.wait()
+            server.settimeout(0)
+            # The kernel chooses a name, by which the gRPC server can tell the clients apart.
+            server.bind("")
+            name = server.getsockname()[1:].decode()
+            reader = self._readers[name] = AuthorityReader()
+            try:
+                await asyncio.get_running_loop().sock_connect(server, f"\0{self._server_name}")
+                await self._pump_both_ways(client, server, reader)
+            finally:
+                del self._readers[name]
+
+    async def _pump_both_ways(
+        self, client: socket.socket, server: socket.socket, reader: AuthorityReader
+    ) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pump(client, server, reader), name="CSI requests")
+            tasks.create_task(self._pump(server, client, None), name="CSI responses")
+
+    async def _pump(
+        self, source: socket.socket, target: socket.socket, reader: AuthorityReader | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ConnectionError):
+            while data := await loop.sock_recv(source, _CHUNK_BYTES):
+                await self._speaking.wait()
+                if reader:
+                    reader.feed(data)
+                await loop.sock_sendall(target, data)
+        # The other direction ends, too: its source is this target.
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+
+def _listen(listening: socket.socket, csi_address: str) -> None:
+    listening.settimeout(0)
+    Path(csi_address).unlink(missing_ok=True)
+    listening.bind(csi_address)
+    listening.listen()

@@ -17,8 +17,10 @@ HANDLER_KEY = "health.handler"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one HTTP server grants its clients. kubelet needs one connection a probe, and sends
-    its few hundred bytes at once."""
+    """What one HTTP server grants its clients.
+
+    kubelet needs one connection a probe, and sends its few hundred bytes at once.
+    """
 
     max_connections: int = 128
     """Of all clients together; each costs some 20 KB."""
@@ -33,6 +35,9 @@ class Limits:
     """Until a client has taken its answer."""
     linger_seconds: float = 1.0
     """For the rest of a body that nobody asked for; without it the client might miss the answer."""
+
+
+DEFAULT_LIMITS = Limits()
 
 
 class Connections:

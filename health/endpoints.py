@@ -86,4 +86,8 @@ def _line(outcome: Outcome, names_drivers: bool) -> str:  # noqa: FBT001  # priv
 
 
 def _subject(outcome: Outcome, names_drivers: bool) -> str:  # noqa: FBT001  # as above
-    return f"{outcome.check} of {outcome.driver}" if names_drivers and outcome.driver else outcome.check
+    return (
+        f"{outcome.check} of {outcome.driver}"
+        if names_drivers and outcome.driver
+        else outcome.check
+    )

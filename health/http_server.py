@@ -6,17 +6,20 @@ It knows nothing of health: the routes are handed in.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from health.addresses import Address, TcpAddress, UnixAddress
-from health.connections import HANDLER_KEY, Connection, Connections, DEFAULT_LIMITS, Limits
+from health.connections import DEFAULT_LIMITS, HANDLER_KEY, Connection, Connections, Limits
 from health.listener import Bound, Listener, listening
 from health.observer import Handler, Observer
-from health.sockets import BACKLOG, open_sockets, url_host
+from health.sockets import BACKLOG, open_sockets, written_as_target
 from health.unix_paths import claim, hidden_path
-from health.web import Application, AppRunner, Middleware, Request, StreamResponse, middleware
+from health.web import Application, AppRunner, Request, StreamResponse, middleware
+
+Answer = Callable[[Request], Awaitable[StreamResponse]]
 
 _STOP_GRACE_SECONDS = 0.5
 
@@ -27,9 +30,13 @@ class Route:
 
     path: str
     """May hold variable parts in aiohttp's syntax, such as `/healthz/{check}`."""
-    answer: Callable[[Request], Awaitable[StreamResponse]]
+    answer: Answer
     handler: Handler
     """What its requests are counted under, failed ones included."""
+
+
+class _Middleware(Protocol):
+    def __call__(self, request: Request, handler: Answer) -> Awaitable[StreamResponse]: ...
 
 
 @asynccontextmanager
@@ -76,18 +83,16 @@ def _application(routes: Sequence[Route]) -> Application:
     return application
 
 
-def _tracking(routes: Sequence[Route]) -> Middleware:
+def _tracking(routes: Sequence[Route]) -> _Middleware:
     """Make the middleware that tells a connection of its request, and a request of its label."""
     handlers = {_first_part(route.path): route.handler for route in routes}
 
     @middleware
-    async def track(
-        request: Request, answer: Callable[[Request], Awaitable[StreamResponse]]
-    ) -> StreamResponse:
+    async def track(request: Request, handler: Answer) -> StreamResponse:
         request[HANDLER_KEY] = handlers.get(_first_part(request.path), Handler.OTHER)
         if isinstance(request.protocol, Connection):
             request.protocol.began()
-        return await answer(request)
+        return await handler(request)
 
     return track
 
@@ -97,11 +102,29 @@ def _first_part(path: str) -> str:
 
 
 async def _bind_tcp(address: TcpAddress, connections: Connections) -> Bound:
-    opened = await open_sockets(address)
-    with ExitStack() as undo:
+    async with AsyncExitStack() as held:
+        opened = await open_sockets(address)
         for one in opened:
-            undo.enter_context(one)
-        servers = [await _serve(one, connections) for one in opened]
-        undo.pop_all()
-    host, port = opened[0].getsockname()[:2]
-    return Bound(f"http://{url_host(host)}:{port}", lambda: _close(servers), port)
+            held.callback(one.close)
+        for one in opened:
+            await _listen(one, connections, held)
+        where = opened[0].getsockname()
+        return Bound(f"http://{written_as_target(where)}", held.pop_all().aclose, where[1])
+
+
+async def _bind_unix(address: UnixAddress, connections: Connections) -> Bound:
+    path = Path(address.path)
+    hidden = hidden_path(path)
+    async with AsyncExitStack() as held:
+        opened = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        opened.bind(str(hidden))
+        held.callback(hidden.unlink, missing_ok=True)
+        await _listen(opened, connections, held)
+        held.callback(claim(path, hidden).release)
+        return Bound(f"unix://{path}", held.pop_all().aclose)
+
+
+async def _listen(opened: socket.socket, connections: Connections, held: AsyncExitStack) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(connections, sock=opened, backlog=BACKLOG)
+    held.callback(server.close)

@@ -47,8 +47,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where clients find the server, the port that was really taken included; empty until
-        it is up."""
+        """Where clients find the server, with the port that was really taken; empty until up."""
         return self._bound.url if self._bound else ""
 
     @property

@@ -39,8 +39,7 @@ class RequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckChanged(Event):
-    """A check passes that failed before, or the other way round; one that passes at first is not
-    news."""
+    """A check fails that passed before, or the other way round; to pass at first is no news."""
 
     check: str
     driver: str

@@ -25,9 +25,7 @@ class Endpoint:
     """So that nothing is sent here any more before the registration goes."""
 
 
-HEALTHZ = Endpoint(
-    name="healthz", checks=(CheckName.REGISTRATION_SOCKET, CheckName.CSI_DRIVER)
-)
+HEALTHZ = Endpoint(name="healthz", checks=(CheckName.REGISTRATION_SOCKET, CheckName.CSI_DRIVER))
 LIVEZ = Endpoint(name="livez", checks=())
 READYZ = Endpoint(name="readyz", checks=tuple(CheckName), is_red_while_stopping=True)
 
@@ -129,9 +127,7 @@ class Health:
             if examiner.check.name in names and driver in (None, examiner.check.driver())
         ]
         calls = [examiner.begin() for examiner in asked]
-        return tuple(
-            [await one.outcome(call) for one, call in zip(asked, calls, strict=True)]
-        )
+        return tuple([await one.outcome(call) for one, call in zip(asked, calls, strict=True)])
 
     def _drivers(self) -> list[str]:
         return list(dict.fromkeys(examiner.check.driver() for examiner in self._examiners))

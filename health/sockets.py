@@ -4,11 +4,15 @@ import asyncio
 import errno
 import socket
 from contextlib import ExitStack
+from typing import Any
 
 from health.addresses import TcpAddress
 
 BACKLOG = 128
 _NO_IPV6 = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT}
+
+SocketName = tuple[Any, ...]
+"""Host and port, and for IPv6 two numbers more; the host is what `socket` calls it."""
 
 
 async def open_sockets(address: TcpAddress) -> list[socket.socket]:
@@ -25,6 +29,12 @@ async def open_sockets(address: TcpAddress) -> list[socket.socket]:
     if address.host == "localhost":
         return _bound_to_loopback(address.port)
     return await _bound_to_host(address)
+
+
+def written_as_target(where: SocketName) -> str:
+    """Write a socket's name as `HOST:PORT`, an IPv6 host in brackets."""
+    host, port = where[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _bound_to_all(port: int) -> socket.socket:
@@ -59,15 +69,13 @@ async def _bound_to_host(address: TcpAddress) -> list[socket.socket]:
     return [_bound(family, where)]
 
 
-def _bound(
-    family: int, where: tuple[str, int] | tuple[str, int, int, int], *, v6only: bool = True
-) -> socket.socket:
+def _bound(family: int, where: SocketName, *, v6only: bool = True) -> socket.socket:
     with ExitStack() as undo:
         opened = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, v6only)
-        opened.setblocking(False)
+        opened.settimeout(0)
         opened.bind(where)
         undo.pop_all()
     return opened

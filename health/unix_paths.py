@@ -4,7 +4,6 @@ Which server answers on the socket is not here.
 """
 
 import errno
-import os
 import secrets
 import socket
 import stat
@@ -37,7 +36,7 @@ class Claim:
 
 
 def hidden_path(path: Path) -> Path:
-    """Make up a name in the same folder to bind under, no longer than the shortest use allows."""
+    """Make up a short name in the same folder to bind under; whoever binds removes it."""
     return path.with_name(f".{secrets.token_hex(3)}")
 
 
@@ -48,15 +47,11 @@ def claim(path: Path, hidden: Path) -> Claim:
 
     Raises:
         OSError: EADDRINUSE if somebody answers there, EEXIST if it is no socket at all, or what
-            the file system says. `hidden` is gone then.
+            the file system says.
     """
-    try:
-        ensure_free(path)
-        hidden.chmod(SOCKET_MODE)
-        hidden.rename(path)
-    except OSError:
-        hidden.unlink(missing_ok=True)
-        raise
+    ensure_free(path)
+    hidden.chmod(SOCKET_MODE)
+    hidden.rename(path)
     return Claim(path, _identity(path))
 
 
@@ -74,7 +69,7 @@ def ensure_free(path: Path) -> None:
 
 def _is_answered(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.setblocking(False)
+        client.settimeout(0)
         try:
             client.connect(str(path))
         except BlockingIOError:  # alive, with a full backlog

@@ -90,16 +90,15 @@ class DriverWatch:
             return
 
     async def _wait_for_a_reason_to_look(self) -> None:
-        seen, was_connected = self._client.socket_identity(), self._client.is_connected
+        seen = self._client.socket_identity()
         remaining = self._pause_seconds()
         while remaining > 0:
             pause = min(remaining, _GLANCE_SECONDS)
             await asyncio.sleep(pause)
             remaining -= pause
             self._glance_at_socket()
-            if self._client.socket_identity() != seen:
-                return
-            if was_connected and not self._client.is_connected:
+            has_lost_connection = self.problem is None and not self._client.is_connected
+            if has_lost_connection or self._client.socket_identity() != seen:
                 return
 
     def _pause_seconds(self) -> float:

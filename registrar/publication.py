@@ -111,5 +111,6 @@ class Publication:
 async def _stop(server: grpc.aio.Server | None) -> None:
     if server is None:
         return
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(server.stop(_GRACE_SECONDS), 2 * _GRACE_SECONDS)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2 * _GRACE_SECONDS):
+            await server.stop(_GRACE_SECONDS)

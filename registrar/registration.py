@@ -132,6 +132,9 @@ class Registration:
         return self._due_while_ours(now)
 
     def _due_while_ours(self, now: float) -> AnnouncementReason | None:
+        if self.state is State.WAITING:
+            # It was out of sight, so kubelet may have seen it go.
+            return AnnouncementReason.MISSING
         if self._requested is not None:
             return self._requested
         if self._retry_at is not None and now >= self._retry_at:

@@ -100,8 +100,6 @@ class RegistrationKeeper:
             await self._act_on(self._publication.look())
         except PublicationError as error:
             self._blocked(str(error))
-        else:
-            self.problem = None
 
     def check_socket(self) -> None:
         """Return if a live socket is at the path: ours or a peer's.
@@ -146,6 +144,7 @@ class RegistrationKeeper:
         self._report_socket(is_present=reason is not None or holder in (Holder.OURS, Holder.PEER))
 
     async def _note_holder(self, holder: Holder) -> None:
+        """Follow what became of the path since the last look."""
         before, now = self.registration.state, self._clock()
         if self.registration.published_at is None or holder is Holder.OURS:
             return
@@ -167,6 +166,7 @@ class RegistrationKeeper:
     def _announced(self, reason: AnnouncementReason) -> None:
         before = self.registration.state
         self.registration.announced(self._clock())
+        self.problem = None
         self._observer.notify(
             Announced(
                 csi_address=self._settings.csi_address,

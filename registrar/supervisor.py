@@ -141,8 +141,11 @@ class Supervisor:
             while True:
                 self._wake.clear()
                 await self._tick()
+                # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that comes at
+                # the moment of the event.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), _TICK_SECONDS)
+                    async with asyncio.timeout(_TICK_SECONDS):
+                        await self._wake.wait()
         finally:
             if self._current is not None:
                 await self._current.withdraw()

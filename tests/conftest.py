@@ -1,10 +1,15 @@
-"""Fixtures that every ring of the tests uses."""
+"""Fixtures that every ring of the tests uses: real peers on real sockets, in a short folder."""
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+
+from csi_registration_simulator.driver import SimulatedDriver
+from csi_registration_simulator.kubelet import SimulatedKubelet
+from observing import RecordingObserver
+from registrar.settings import DriverSettings, OnRegistrationFailure
 
 
 @pytest.fixture
@@ -13,3 +18,38 @@ def folder() -> Iterator[str]:
     path = tempfile.mkdtemp(prefix="r", dir="/tmp")
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+async def driver(folder: str) -> AsyncIterator[SimulatedDriver]:
+    """Prepare a driver; a test starts it when it likes."""
+    driver = SimulatedDriver(f"{folder}/csi.sock", name="x.csi.example.com")
+    yield driver
+    await driver.stop()
+
+
+@pytest.fixture
+async def kubelet(folder: str) -> AsyncIterator[SimulatedKubelet]:
+    """Run a kubelet that watches the folder `registration`."""
+    async with SimulatedKubelet(f"{folder}/registration") as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+def observer() -> RecordingObserver:
+    """Keep what the registrar reports."""
+    return RecordingObserver()
+
+
+@pytest.fixture
+def settings(folder: str) -> DriverSettings:
+    """Give the settings that fit the two peers, quick enough for a test."""
+    return DriverSettings(
+        csi_address=f"{folder}/csi.sock",
+        kubelet_registration_path=f"{folder}/csi.sock",
+        registration_folder=f"{folder}/registration",
+        timeout_seconds=1.0,
+        monitor_interval_seconds=10.0,
+        kubelet_silence_seconds=30.0,
+        on_registration_failure=OnRegistrationFailure.RETRY,
+    )

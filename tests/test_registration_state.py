@@ -114,6 +114,13 @@ def test_a_lost_socket_is_announced_anew_and_counts_as_waiting_until_then(
     assert registration.due_announcement(holder, 3.0) is reason
 
 
+def test_a_socket_that_was_out_of_sight_is_announced_again_when_it_is_back() -> None:
+    registration = announced_registration()
+    accept(registration, 0.5)
+    registration.lost(3.0)
+    assert registration.due_announcement(Holder.OURS, 4.0) is AnnouncementReason.MISSING
+
+
 @pytest.mark.parametrize("holder", [Holder.NOBODY, Holder.DEAD, Holder.OURS])
 def test_it_is_never_announced_twice_within_two_seconds(holder: Holder) -> None:
     """R26."""

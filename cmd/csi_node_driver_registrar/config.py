@@ -13,6 +13,8 @@ from csi_node_driver_registrar import addresses, flag_sets, flag_warnings, gofla
 from csi_node_driver_registrar.goflags import Parsed
 from csi_node_driver_registrar.klog import LogConfig, LogFormat
 from csi_node_driver_registrar.log_flags import parse_vmodule
+from health.addresses import parse_address
+from health.errors import AddressError
 from registrar.settings import OnRegistrationFailure
 
 _PORT_MAX = 65535
@@ -145,24 +147,19 @@ def parse_registrar(arguments: Iterable[str]) -> Config:
     """
     flags = goflags.parse(flag_sets.by_name(flag_sets.REGISTRAR), arguments)
     _raise_if_version(flags)
-    logging, mode, drivers = _logging(flags), _mode(flags), _drivers(flags)
-    timeout = _positive_seconds(flags, "timeout")
-    is_probe_limited = flags.is_given("probe-timeout")
     return Config(
-        drivers=drivers,
+        drivers=_drivers(flags),
         plugin_registration_path=_folder(flags),
-        timeout_seconds=timeout,
-        probe_timeout_seconds=(
-            _positive_seconds(flags, "probe-timeout") if is_probe_limited else timeout
-        ),
+        timeout_seconds=_positive_seconds(flags, "timeout"),
+        probe_timeout_seconds=_probe_timeout_seconds(flags),
         monitor_interval_seconds=_positive_seconds(flags, "monitor-interval"),
         kubelet_silence_timeout_seconds=_seconds(flags, "kubelet-silence-timeout"),
         on_registration_failure=_on_registration_failure(flags),
-        mode=mode,
+        mode=_mode(flags),
         http_endpoint=_registrar_endpoint(flags),
         metrics_path=_metrics_path(flags),
-        grpc_health_endpoint=flags.text("grpc-health-endpoint"),
-        logging=logging,
+        grpc_health_endpoint=_endpoint(flags, "grpc-health-endpoint"),
+        logging=_logging(flags),
         warnings=(*flag_warnings.registrar_warnings(flags), *_path_warnings(flags)),
     )
 
@@ -182,7 +179,7 @@ def parse_livenessprobe(arguments: Iterable[str]) -> LivenessConfig:
         csi_address=_csi_address(flags.text("csi-address")),
         probe_timeout_seconds=_positive_seconds(flags, "probe-timeout"),
         http_endpoint=_livenessprobe_endpoint(flags),
-        metrics_address=flags.text("metrics-address"),
+        metrics_address=_endpoint(flags, "metrics-address"),
         metrics_path=_metrics_path(flags),
         logging=_logging(flags),
         warnings=tuple(flag_warnings.livenessprobe_warnings(flags)),
@@ -278,6 +275,11 @@ def _positive_seconds(flags: Parsed, name: str) -> float:
     return seconds
 
 
+def _probe_timeout_seconds(flags: Parsed) -> float:
+    is_given = flags.is_given("probe-timeout")
+    return _positive_seconds(flags, "probe-timeout" if is_given else "timeout")
+
+
 def _on_registration_failure(flags: Parsed) -> OnRegistrationFailure:
     text = flags.text("on-registration-failure")
     if text not in set(OnRegistrationFailure):
@@ -286,7 +288,7 @@ def _on_registration_failure(flags: Parsed) -> OnRegistrationFailure:
 
 
 def _registrar_endpoint(flags: Parsed) -> str:
-    port, endpoint = flags.number("health-port"), flags.text("http-endpoint")
+    port, endpoint = flags.number("health-port"), _endpoint(flags, "http-endpoint")
     if port <= 0:
         return endpoint
     if endpoint:
@@ -295,7 +297,7 @@ def _registrar_endpoint(flags: Parsed) -> str:
 
 
 def _livenessprobe_endpoint(flags: Parsed) -> str:
-    port, endpoint = flags.text("health-port"), flags.text("http-endpoint")
+    port, endpoint = flags.text("health-port"), _endpoint(flags, "http-endpoint")
     if not endpoint:
         return f"0.0.0.0:{_port(port)}"
     if port != _LP_DEFAULT_PORT:
@@ -303,6 +305,16 @@ def _livenessprobe_endpoint(flags: Parsed) -> str:
     if flags.text("metrics-address"):
         raise ConfigError("only one of --metrics-address and --http-endpoint can be set")
     return endpoint
+
+
+def _endpoint(flags: Parsed, name: str) -> str:
+    text = flags.text(name)
+    try:
+        if text:
+            parse_address(text)
+    except AddressError as error:
+        raise ConfigError(f"--{name}: {error}") from error
+    return text
 
 
 def _port(text: str) -> str:

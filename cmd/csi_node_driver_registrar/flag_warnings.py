@@ -1,7 +1,6 @@
-"""What an operator should know about the flags that he gave, though they are accepted.
+"""What an operator should know about flags that are accepted and do not do what they once did.
 
-Removed and deprecated flags of node-driver-registrar and livenessprobe are named once each. What
-is refused stands in `config`; what is odd about paths, in `addresses`.
+Each one is named once. What is refused stands in `config`; what is odd about paths, in `addresses`.
 """
 
 from csi_node_driver_registrar.flag_sets import MODES

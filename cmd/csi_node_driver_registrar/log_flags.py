@@ -68,8 +68,8 @@ def _parse_quantity(text: str) -> str:
 def _is_suffix(suffix: str) -> bool:
     if suffix in _DECIMAL_SUFFIXES or suffix in _BINARY_SUFFIXES:
         return True
-    exponent = suffix[1:].removeprefix("-") if suffix[1:2] == "-" else suffix[1:].removeprefix("+")
-    return suffix[0] in "eE" and exponent.isascii() and exponent.isdigit()
+    digits = suffix[2:] if suffix[1:2] in {"+", "-"} else suffix[1:]
+    return suffix[0] in "eE" and digits.isascii() and digits.isdigit()
 
 
 def _parse_trace_location(text: str) -> str:

@@ -6,16 +6,20 @@ from csi_node_driver_registrar import flag_sets
 from csi_node_driver_registrar.goflags import Flag
 
 _INDENT = " " * 8
-_WIDTH = 96
+_WIDTH = 80
 # What a flag's type has by itself; Go's usage leaves such defaults out, and so does this.
 _ZEROS = frozenset({"", "0", "0s", "false"})
+_SYNTAX = """\
+Go's syntax: --flag=value or --flag value, one dash or two; booleans --flag or
+--flag=false; durations such as 500ms, 3s or 1m30s. Of a flag that is repeated,
+the last value counts, unless its text says otherwise."""
 
 
 def registrar_usage() -> str:
     """Return the registrar's usage, without a line break at its end."""
     example = (
-        "csi-node-driver-registrar --csi-address=/csi/csi.sock"
-        " --kubelet-registration-path=/var/lib/kubelet/plugins/DRIVER/csi.sock"
+        "csi-node-driver-registrar --csi-address=/csi/csi.sock \\\n"
+        "    --kubelet-registration-path=/var/lib/kubelet/plugins/DRIVER/csi.sock"
     )
     return _usage(
         "csi-node-driver-registrar",
@@ -37,12 +41,7 @@ def livenessprobe_usage() -> str:
 
 def _usage(program: str, purpose: str, example: str, groups: flag_sets.Groups) -> str:
     head = f"Usage of {program}:\n\n{purpose}\n\n  {example}"
-    closing = (
-        "Go's syntax: --flag=value or --flag value, one dash or two; booleans --flag or"
-        " --flag=false;\ndurations such as 500ms, 3s or 1m30s."
-        " A flag given twice has its last value, unless it says otherwise."
-    )
-    return "\n\n".join([head, *(_group(title, flags) for title, flags in groups), closing])
+    return "\n\n".join([head, *(_group(title, flags) for title, flags in groups), _SYNTAX])
 
 
 def _group(title: str, flags: tuple[Flag, ...]) -> str:

@@ -26,7 +26,7 @@ class CSIListener:
         """Prepare a listener.
 
         Args:
-            csi_address: Where clients connect; a file that is there is replaced.
+            csi_address: Where clients connect; a socket that is there is replaced.
             server_name: Where the gRPC server listens, in the abstract namespace.
         """
         self._csi_address = csi_address
@@ -107,8 +107,15 @@ class CSIListener:
             target.shutdown(socket.SHUT_RDWR)
 
 
+def remove_socket(csi_address: str) -> None:
+    """Remove a socket that may be there. Nothing else is ever removed."""
+    path = Path(csi_address)
+    if path.is_socket():
+        path.unlink(missing_ok=True)
+
+
 def _listen(listening: socket.socket, csi_address: str) -> None:
     listening.settimeout(0)
-    Path(csi_address).unlink(missing_ok=True)
+    remove_socket(csi_address)
     listening.bind(csi_address)
     listening.listen()

@@ -15,7 +15,7 @@ import grpc.aio
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from csi.v1 import csi_pb2, csi_pb2_grpc
-from csi_registration_simulator.csi_listener import CSIListener
+from csi_registration_simulator.csi_listener import CSIListener, remove_socket
 from csi_registration_simulator.records import Record, Recorder
 
 METHODS = ("GetPluginInfo", "GetPluginCapabilities", "Probe", "NodeGetInfo")
@@ -120,7 +120,7 @@ class SimulatedDriver(Recorder):
     async def stop(self) -> None:
         """End as a driver that was asked to: the socket's file is removed."""
         if self._listener is not None:
-            self._remove_socket()
+            remove_socket(self.csi_address)
             await self._end(leaves_socket=False)
 
     async def crash(self) -> None:
@@ -163,9 +163,6 @@ class SimulatedDriver(Recorder):
         csi_pb2_grpc.add_NodeServicer_to_server(_Node(self), server)
         server.add_insecure_port(f"unix-abstract:{server_name}")
         return server
-
-    def _remove_socket(self) -> None:
-        Path(self.csi_address).unlink(missing_ok=True)
 
     async def _end(self, *, leaves_socket: bool) -> None:
         self._listener = None

@@ -9,6 +9,12 @@ _PADDED_FLAG = 0x8
 _PRIORITY_FLAG = 0x20
 _STATIC_AUTHORITY = 1
 """The index of `:authority` in HPACK's static table."""
+_INDEXED = 0x80
+"""Name and value both stand in the tables."""
+_KEPT = 0x40
+"""The value is literal, and is put into the dynamic table."""
+_TABLE_SIZE = 0x20
+"""No field, but a new size for the dynamic table."""
 
 
 class AuthorityReader:
@@ -65,12 +71,12 @@ def _fields(block: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     at = 0
     while at < len(block):
         first = block[at]
-        if first >= 0b1000_0000:  # a field of the tables, name and value
+        if first & _INDEXED:
             _, at = _integer(block, at, 7)
-        elif 0b0010_0000 <= first < 0b0100_0000:  # a new size for the dynamic table
+        elif first & (_KEPT | _TABLE_SIZE) == _TABLE_SIZE:
             _, at = _integer(block, at, 5)
-        else:  # a literal value, kept in the table or not
-            index, at = _integer(block, at, 6 if first & 0b0100_0000 else 4)
+        else:
+            index, at = _integer(block, at, 6 if first & _KEPT else 4)
             name, at = (b"", at) if index else _string(block, at)
             value, at = _string(block, at)
             yield index, name, value

@@ -36,6 +36,11 @@ class SocketRemoved(SocketRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dialling(SocketRecord):
+    """A try begins; the connection may take its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialled(SocketRecord):
     """A connection to the socket was made, or given up."""
 

@@ -5,7 +5,7 @@ What can happen is not here: see `kubelet_records` and `driver`.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
@@ -27,11 +27,15 @@ class Recorder:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.listeners: list[Callable[[Record], None]] = []
+        """Called with each new record, at once."""
         self._grown = asyncio.Event()
 
     def record(self, record: Record) -> None:
         """Append a record and wake whoever waits."""
         self.records.append(record)
+        for listener in self.listeners:
+            listener(record)
         self._grown.set()
         self._grown = asyncio.Event()
 
@@ -84,15 +88,6 @@ class Recorder:
 
         await self.wait_for(has_come, timeout_seconds)
         return found[0]
-
-    async def follow(self) -> AsyncIterator[Record]:
-        """Yield all records, old and new, in order and without end."""
-        position = 0
-        while True:
-            while position < len(self.records):
-                yield self.records[position]
-                position += 1
-            await self._grown.wait()
 
     def _explain(self, timeout_seconds: float) -> str:
         lines = "".join(f"\n  {describe(record)}" for record in self.records) or " none"

@@ -14,6 +14,7 @@ import grpc.aio
 from csi_registration_simulator import go_errors
 from csi_registration_simulator.kubelet_records import (
     Dialled,
+    Dialling,
     GetInfoAnswered,
     GetInfoFailed,
     Notified,
@@ -48,6 +49,7 @@ class RegistrarClient:
         Raises:
             OperationError: There was none in time.
         """
+        self._record(Dialling(socket_path=self.socket_path))
         began = time.monotonic()
         error = ""
         try:

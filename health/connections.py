@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from health.observer import Handler, Observer, RequestAnswered
 from health.web import BaseRequest, RequestHandler, Response, Server, StreamResponse
 
-HANDLER_KEY = "health.handler"
-"""Under which a request carries the `Handler` that answers it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -64,6 +61,11 @@ class Connections:
             next(iter(self._waiting or self._busy)).abort()
         self._waiting[connection] = None
 
+    def close(self) -> None:
+        """Cut off whoever is still connected."""
+        for connection in (*self._waiting, *self._busy):
+            connection.abort()
+
     def discard(self, connection: "Connection") -> None:
         """Forget a connection that is closed."""
         self._waiting.pop(connection, None)
@@ -85,39 +87,42 @@ class Connections:
 class Connection(RequestHandler):
     """One client's connection, closed when it exceeds its limits."""
 
-    __slots__ = ("_all", "_deadline", "_received_bytes")
+    __slots__ = ("_all", "_deadline", "_handler", "_received_bytes", "_wire")
 
     def __init__(self, server: Server, connections: Connections) -> None:
         limits = connections.limits
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            keepalive_timeout=limits.idle_seconds,
+            keepalive_timeout=2 * limits.idle_seconds,  # ours comes first, and does not flush
             tcp_keepalive=False,  # they never live for the two hours after which it would begin
             lingering_time=limits.linger_seconds,
             auto_decompress=False,  # no body is read, so none need be blown up
         )
         self._all = connections
         self._deadline: asyncio.TimerHandle | None = None
+        self._wire: asyncio.Transport | None = None
+        self._handler = Handler.OTHER
         self._received_bytes = 0
 
     def abort(self) -> None:
         """Close at once, whatever the client has still to take."""
-        transport = self.transport
         self._all.discard(self)
         self._expire_in(None)
         self.force_close()
-        if transport is not None:
-            transport.abort()
+        if self._wire is not None:
+            self._wire.abort()
 
-    def began(self) -> None:
-        """Take note that a request is complete and being answered."""
+    def began(self, handler: Handler) -> None:
+        """Take note that a request is complete, and who answers it."""
+        self._handler = handler
         self._expire_in(None)
         self._all.mark_busy(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
+        self._wire = self.transport
         self._all.add(self)
         self._expire_in(self._all.limits.request_seconds)
 
@@ -125,6 +130,7 @@ class Connection(RequestHandler):
         """See `asyncio.Protocol`."""
         self._all.discard(self)
         self._expire_in(None)
+        self._wire = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -161,17 +167,20 @@ class Connection(RequestHandler):
 
     def _finished(self, request: BaseRequest, response: StreamResponse) -> None:
         self._received_bytes = 0
-        self._expire_in(None)
+        self._expire_in(self._all.limits.idle_seconds)
         self._all.mark_waiting(self)
         event = RequestAnswered(
-            handler=request.get(HANDLER_KEY, Handler.OTHER),
+            handler=self._handler,
             code=response.status,
             user_agent=request.headers.get("User-Agent", ""),
         )
+        self._handler = Handler.OTHER
         self._all.observer.notify(event)
 
     def _expire_in(self, seconds: float | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        loop = asyncio.get_running_loop()
-        self._deadline = None if seconds is None else loop.call_later(seconds, self.abort)
+            self._deadline = None
+        if seconds is not None and self._wire is not None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(seconds, self.abort)

@@ -173,7 +173,8 @@ async def _bind_tcp(address: TcpAddress, servicer: HealthServicer) -> Bound:
         for name in names:
             _add_port(server, written_as_target(name))
         await server.start()
-        return Bound(written_as_target(names[0]), held.pop_all().aclose, names[0][1])
+        url = written_as_target(names[0])
+        return Bound(url=url, close=held.pop_all().aclose, port=names[0][1])
 
 
 async def _bind_unix(address: UnixAddress, servicer: HealthServicer) -> Bound:
@@ -183,8 +184,10 @@ async def _bind_unix(address: UnixAddress, servicer: HealthServicer) -> Bound:
     async with _starting(servicer) as (server, held):
         _add_port(server, f"unix:{hidden}")
         await server.start()
-        held.callback(claim(path, hidden).release)
-        return Bound(f"unix:{path}", held.pop_all().aclose)
+        claimed = claim(path, hidden)
+        held.callback(claimed.release)
+        close = held.pop_all().aclose
+        return Bound(url=f"unix:{path}", close=close, is_held=claimed.has_path)
 
 
 @asynccontextmanager

@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from health.addresses import Address, TcpAddress, UnixAddress
-from health.connections import DEFAULT_LIMITS, HANDLER_KEY, Connection, Connections, Limits
+from health.connections import DEFAULT_LIMITS, Connection, Connections, Limits
 from health.listener import Bound, Listener, listening
 from health.observer import Handler, Observer
 from health.sockets import BACKLOG, open_sockets, written_as_target
 from health.unix_paths import claim, hidden_path
-from health.web import Application, AppRunner, Request, StreamResponse, middleware
+from health.web import Application, AppRunner, Request, Server, StreamResponse, middleware
 
 Answer = Callable[[Request], Awaitable[StreamResponse]]
 
@@ -69,11 +69,13 @@ async def _connections(
 ) -> AsyncIterator[Connections]:
     runner = AppRunner(_application(routes), shutdown_timeout=_STOP_GRACE_SECONDS)
     await runner.setup()
+    server = cast("Server", runner.server)  # there is one after `setup`
+    connections = Connections(server, limits, observer)
     try:
-        if runner.server is not None:
-            yield Connections(runner.server, limits, observer)
+        yield connections
     finally:
         await runner.cleanup()
+        connections.close()
 
 
 def _application(routes: Sequence[Route]) -> Application:
@@ -84,14 +86,13 @@ def _application(routes: Sequence[Route]) -> Application:
 
 
 def _tracking(routes: Sequence[Route]) -> _Middleware:
-    """Make the middleware that tells a connection of its request, and a request of its label."""
+    """Make the middleware that tells a connection of its request and who answers it."""
     handlers = {_first_part(route.path): route.handler for route in routes}
 
     @middleware
     async def track(request: Request, handler: Answer) -> StreamResponse:
-        request[HANDLER_KEY] = handlers.get(_first_part(request.path), Handler.OTHER)
         if isinstance(request.protocol, Connection):
-            request.protocol.began()
+            request.protocol.began(handlers.get(_first_part(request.path), Handler.OTHER))
         return await handler(request)
 
     return track
@@ -109,7 +110,8 @@ async def _bind_tcp(address: TcpAddress, connections: Connections) -> Bound:
         for one in opened:
             await _listen(one, connections, held)
         where = opened[0].getsockname()
-        return Bound(f"http://{written_as_target(where)}", held.pop_all().aclose, where[1])
+        url = f"http://{written_as_target(where)}"
+        return Bound(url=url, close=held.pop_all().aclose, port=where[1])
 
 
 async def _bind_unix(address: UnixAddress, connections: Connections) -> Bound:
@@ -120,8 +122,10 @@ async def _bind_unix(address: UnixAddress, connections: Connections) -> Bound:
         opened.bind(str(hidden))
         held.callback(hidden.unlink, missing_ok=True)
         await _listen(opened, connections, held)
-        held.callback(claim(path, hidden).release)
-        return Bound(f"unix://{path}", held.pop_all().aclose)
+        claimed = claim(path, hidden)
+        held.callback(claimed.release)
+        close = held.pop_all().aclose
+        return Bound(url=f"unix://{path}", close=close, is_held=claimed.has_path)
 
 
 async def _listen(opened: socket.socket, connections: Connections, held: AsyncExitStack) -> None:

@@ -5,7 +5,7 @@ What is listened with, HTTP or gRPC, is handed in.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _FIRST_RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 4.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """An address that is listened on."""
 
@@ -25,19 +25,28 @@ class Bound:
     """Stops listening and gives up the address."""
     port: int | None = None
     """None for a unix socket."""
+    is_held: Callable[[], bool] = lambda: True
+    """Whether clients still find us there; a unix socket's path can be taken away."""
 
 
 class Listener:
     """An address, and whether it is listened on yet."""
 
     def __init__(
-        self, address: Address, bind: Callable[[], Awaitable[Bound]], observer: Observer
+        self,
+        address: Address,
+        bind: Callable[[], Awaitable[Bound]],
+        *,
+        tasks: asyncio.TaskGroup,
+        observer: Observer,
     ) -> None:
         self._address = address
         self._bind = bind
+        self._tasks = tasks
         self._observer = observer
         self._bound: Bound | None = None
         self._is_up = asyncio.Event()
+        self._agent: asyncio.Task[None] | None = None
         self._reported: int | str | None = None
 
     @property
@@ -59,41 +68,63 @@ class Listener:
         """Wait until the address is listened on."""
         await self._is_up.wait()
 
-    async def attempt(self) -> bool:
-        """Try to listen once. Failure is reported, unless the last one had the same cause."""
+    async def open(self) -> None:
+        """Try to listen; if that fails, leave it to an agent to go on trying."""
+        if not await self._attempt():
+            self._start(self._keep_trying(_FIRST_RETRY_SECONDS))
+
+    def renew(self) -> None:
+        """Listen anew if our unix socket is no longer at its path; else do nothing."""
+        if self._bound is not None and not self._bound.is_held():
+            self._start(self._listen_anew(self._bound))
+            self._bound = None
+
+    async def close(self) -> None:
+        """Stop trying, or stop listening."""
+        if self._agent is not None and not self._agent.done():
+            self._agent.cancel()
+            await asyncio.wait({self._agent})
+        if self._bound is not None:
+            await self._bound.close()
+
+    def _start(self, agent: Coroutine[None, None, None]) -> None:
+        self._agent = self._tasks.create_task(agent, name=f"listen on {self._address.text}")
+
+    async def _listen_anew(self, lost: Bound) -> None:
+        self._is_up.clear()
+        await lost.close()
+        await self._keep_trying(0.0)
+
+    async def _keep_trying(self, delay_seconds: float) -> None:
+        await asyncio.sleep(delay_seconds)
+        while not await self._attempt():
+            delay_seconds = min(max(2 * delay_seconds, _FIRST_RETRY_SECONDS), _MAX_RETRY_SECONDS)
+            await asyncio.sleep(delay_seconds)
+
+    async def _attempt(self) -> bool:
         try:
             self._bound = await self._bind()
         except OSError as error:
             self._report(error)
             return False
+        self._reported = None
         self._is_up.set()
         self._observer.notify(ListeningStarted(address=self._address.text, url=self.url))
         return True
 
-    async def keep_trying(self) -> None:
-        """Try again, at growing intervals, until it works."""
-        delay_seconds = _FIRST_RETRY_SECONDS
-        await asyncio.sleep(delay_seconds)
-        while not await self.attempt():
-            delay_seconds = min(2 * delay_seconds, _MAX_RETRY_SECONDS)
-            await asyncio.sleep(delay_seconds)
-
-    async def close(self) -> None:
-        """Stop listening, if it is up."""
-        if self._bound is not None:
-            await self._bound.close()
-
     def _report(self, error: OSError) -> None:
+        """Tell of a failure, unless the last one had the same cause."""
         cause = error.errno or str(error)
-        if cause != self._reported:
-            self._reported = cause
-            event = ListeningFailed(
-                address=self._address.text,
-                errno=None if isinstance(error, socket.gaierror) else error.errno,
-                problem=f"cannot listen on {self._address.text}: {error.strerror or error};"
-                " trying again until it works",
-            )
-            self._observer.notify(event)
+        if cause == self._reported:
+            return
+        self._reported = cause
+        event = ListeningFailed(
+            address=self._address.text,
+            errno=None if isinstance(error, socket.gaierror) else error.errno,
+            problem=f"cannot listen on {self._address.text}: {error.strerror or error};"
+            " trying again until it works",
+        )
+        self._observer.notify(event)
 
 
 @asynccontextmanager
@@ -112,18 +143,9 @@ async def listening(
         tasks: Owns the agent that goes on trying.
         observer: Is told of the first failure of each kind, and of success.
     """
-    listener = Listener(address, bind, observer)
-    agent = None
-    if not await listener.attempt():
-        agent = tasks.create_task(listener.keep_trying(), name=f"listen on {address.text}")
+    listener = Listener(address, bind, tasks=tasks, observer=observer)
     try:
+        await listener.open()
         yield listener
     finally:
-        await _ended(agent)
         await listener.close()
-
-
-async def _ended(agent: "asyncio.Task[None] | None") -> None:
-    if agent is not None and not agent.done():
-        agent.cancel()
-        await asyncio.wait({agent})

@@ -21,8 +21,7 @@ class Claim:
     path: Path
     identity: tuple[int, int, int]
 
-    @property
-    def is_held(self) -> bool:
+    def has_path(self) -> bool:
         """Whether the path still leads to our socket."""
         try:
             return _identity(self.path) == self.identity
@@ -31,7 +30,7 @@ class Claim:
 
     def release(self) -> None:
         """Remove the socket if the path still leads to ours, and nothing otherwise."""
-        if self.is_held:
+        if self.has_path():
             self.path.unlink(missing_ok=True)
 
 

@@ -5,10 +5,10 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from observing import RecordingObserver
 
 from csi_registration_simulator.driver import SimulatedDriver
 from csi_registration_simulator.kubelet import SimulatedKubelet
-from observing import RecordingObserver
 from registrar.settings import DriverSettings, OnRegistrationFailure
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from observing import RecordingObserver
+
 from registrar.settings import DriverSettings
 from registrar.supervisor import Supervisor
 

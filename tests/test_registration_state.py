@@ -144,7 +144,7 @@ def test_a_standby_announces_nothing_while_the_peer_lives_and_takes_over_when_it
 
 @pytest.mark.parametrize("is_accepted", [True, False])
 def test_a_verdict_on_a_socket_that_is_not_ours_any_more_changes_nothing(
-    is_accepted: bool,  # noqa: FBT001 - a parameter of the test
+    is_accepted: bool,
 ) -> None:
     for registration in (announced_registration(), announced_registration()):
         registration.stood_by(1.0)

@@ -494,7 +494,7 @@ async def test_a_socket_that_is_re_created_several_times_costs_one_cycle(
             newest = Registrar(registrar.socket_path, driver.csi_address)
             await on.enter_async_context(newest)
         await accepted(kubelet, after=mark)
-    seen = kinds(kubelet, after=mark)
+        seen = kinds(kubelet, after=mark)
     assert [each for each in seen if not each.startswith("Socket")] == [
         *DEREGISTRATION,
         *REGISTRATION,

@@ -22,9 +22,9 @@ from registrar.observer import (
     ProbeFinished,
     ProbeResult,
     RegistrationBlocked,
+    State,
     StateChanged,
     VerdictReceived,
-    State,
 )
 
 _log = Logger(__name__)
@@ -138,15 +138,14 @@ class LogObserver:
         )
 
     def _announced(self, event: Announced) -> None:
-        keys = {
-            "driverName": event.driver_name,
-            "socketPath": event.registration_socket_path,
-            "reason": event.reason,
-        }
-        if event.reason is AnnouncementReason.START:
-            _log.info("Registration socket published", **keys)
-        else:
-            _log.warning("Registration socket published again", **keys)
+        is_first = event.reason is AnnouncementReason.START
+        log = _log.info if is_first else _log.warning
+        log(
+            "Registration socket published" if is_first else "Registration socket published again",
+            driverName=event.driver_name,
+            socketPath=event.registration_socket_path,
+            reason=event.reason,
+        )
 
     def _get_info_received(self, event: GetInfoReceived) -> None:
         _log.info("kubelet called GetInfo", v=_ROUNDS, driverName=event.driver_name)
@@ -166,16 +165,22 @@ class LogObserver:
         )
 
     def _state_changed(self, event: StateChanged) -> None:
-        keys = {"driverName": event.driver_name, "socketPath": event.registration_socket_path}
+        name, path = event.driver_name, event.registration_socket_path
         match event.new:
             case State.REGISTERED:
-                _log.info("kubelet registered the driver", driverName=event.driver_name)
+                _log.info("kubelet registered the driver", driverName=name)
             case State.STANDBY:
-                _log.warning("Another live instance holds the registration; standing by", **keys)
-            case State.WAITING if event.old is not State.WAITING:
-                _log.warning("Registration socket was lost", was=event.old, **keys)
+                _log.warning(
+                    "Another live instance holds the registration; standing by",
+                    driverName=name,
+                    socketPath=path,
+                )
+            case State.WAITING:
+                _log.warning(
+                    "Registration socket was lost", driverName=name, socketPath=path, was=event.old
+                )
             case _:
-                _log.info("Registration state changed", v=_ROUNDS, state=event.new, **keys)
+                _log.info("Registration changed", v=_ROUNDS, driverName=name, state=event.new)
 
     def _registration_blocked(self, event: RegistrationBlocked) -> None:
         _log.error(

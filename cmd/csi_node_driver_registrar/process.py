@@ -1,4 +1,4 @@
-"""From a coroutine to an exit status: the environment, the logs and the termination log around it."""
+"""From a coroutine to an exit status, with the logs and the termination log around it."""
 
 import asyncio
 import contextlib

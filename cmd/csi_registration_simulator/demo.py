@@ -9,9 +9,10 @@ import contextlib
 import shlex
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+from csi_registration_simulator.arguments import duration_seconds
 from csi_registration_simulator.driver import DriverStopped, SimulatedDriver
 from csi_registration_simulator.errors import SimulatorError, StepFailedError
 from csi_registration_simulator.kubelet import SimulatedKubelet, mapped
@@ -23,6 +24,7 @@ from csi_registration_simulator.kubelet_records import (
     SocketCreated,
 )
 from csi_registration_simulator.printing import Printer
+from csi_registration_simulator.records import RecordT
 from csi_registration_simulator.registrar_process import RegistrarProcess, registrar_running
 
 DESCRIPTION = """\
@@ -36,9 +38,8 @@ example:
   csi-registration-simulator demo"""
 
 _HOST_FOLDER = "/var/lib/kubelet/plugins"
-_STEP_SECONDS = 15.0
-_LONG_STEP_SECONDS = 30.0
-"""For a step that may wait until the registrar looks at the driver again, 10 s by default."""
+_STEP_SECONDS = 30.0
+"""The registrar looks at the driver every 10 s, and kubelet's ticks come on top."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="demo.csi.example.com",
         help="the driver's name (default: %(default)s)",
     )
+    parser.add_argument(
+        "--step-timeout",
+        dest="step_seconds",
+        metavar="DURATION",
+        type=duration_seconds,
+        default=_STEP_SECONDS,
+        help="how long to wait for each step, such as 30s or 1m (default: %(default)g s)",
+    )
 
 
 async def run(arguments: argparse.Namespace) -> int:
@@ -65,9 +74,10 @@ async def run(arguments: argparse.Namespace) -> int:
     """
     printer = Printer()
     with tempfile.TemporaryDirectory(prefix="csi-") as folder:
-        await _Demonstration(Path(folder), arguments.name, printer).show(
-            shlex.split(arguments.registrar)
+        demonstration = _Demonstration(
+            Path(folder), arguments.name, arguments.step_seconds, printer
         )
+        await demonstration.show(shlex.split(arguments.registrar))
     printer.say("== every step was seen")
     return 0
 
@@ -75,8 +85,11 @@ async def run(arguments: argparse.Namespace) -> int:
 class _Demonstration:
     """The parts that take part, and the steps in order."""
 
-    def __init__(self, folder: Path, driver_name: str, printer: Printer) -> None:
+    def __init__(
+        self, folder: Path, driver_name: str, step_seconds: float, printer: Printer
+    ) -> None:
         self._printer = printer
+        self._step_seconds = step_seconds
         self._registration_folder = folder / "registration"
         self._endpoint = f"{_HOST_FOLDER}/{driver_name}/csi.sock"
         self._driver = SimulatedDriver(folder / "csi.sock", name=driver_name)
@@ -85,6 +98,7 @@ class _Demonstration:
             local_path=mapped(f"{_HOST_FOLDER}/{driver_name}", str(folder)),
         )
         self._step_name = ""
+        self._seen_until = 0
         for part in (self._driver, self._kubelet):
             part.listeners.append(printer.tell)
 
@@ -114,65 +128,67 @@ class _Demonstration:
 
     async def _show_registration(self) -> None:
         async with self._step("the registrar publishes its socket"):
-            await self._kubelet.wait_for_record(SocketCreated)
+            await self._seen(SocketCreated)
         async with self._step("kubelet asks the registrar and the driver, and accepts"):
-            await self._wait_until_accepted(after=0)
+            await self._accepted()
 
     async def _show_kubelet_restart(self) -> None:
         async with self._step("kubelet restarts, and registers the driver anew"):
-            mark = self._kubelet.mark()
             await self._kubelet.restart()
-            await self._wait_until_accepted(after=mark)
+            await self._accepted()
 
     async def _show_driver_crash(self) -> None:
         async with self._step("the driver crashes; nobody tells kubelet"):
             await self._driver.crash()
             await self._driver.wait_for_record(DriverStopped, lambda record: record.leaves_socket)
-        name = "the driver returns in another version, and the registrar announces it anew"
-        async with self._step(name, _LONG_STEP_SECONDS):
-            mark = self._kubelet.mark()
+        async with self._step("the driver returns in another version, and is announced anew"):
             self._driver.vendor_version = "2.0.0"
             await self._driver.start()
-            await self._wait_until_accepted(after=mark)
+            await self._accepted()
 
     async def _show_end(self, registrar: RegistrarProcess) -> None:
-        mark = self._kubelet.mark()
         async with self._step("the registrar gets SIGTERM, and ends with status 0"):
             status = await registrar.terminate()
             if status != 0:
-                raise StepFailedError(f"step failed, the status is {status}: {self._step_name}")
+                raise StepFailedError(f"the status is {status}; step: {self._step_name}")
         async with self._step("the driver leaves the CSINode object"):
-            await self._kubelet.wait_for_record(Deregistered, after=mark)
-            await self._kubelet.wait_for(lambda: not self._kubelet.csinode)
+            await self._seen(Deregistered)
+            await self._kubelet.wait_for(lambda: not self._kubelet.csinode, None)
         async with self._step("nothing is left in the registration folder"):
             if left := sorted(path.name for path in self._registration_folder.iterdir()):
-                raise StepFailedError(f"step failed, there is {left}: {self._step_name}")
+                raise StepFailedError(f"there is {', '.join(left)}; step: {self._step_name}")
 
-    async def _wait_until_accepted(self, *, after: int) -> None:
-        name = self._driver.name
-        wait_for_record = self._kubelet.wait_for_record
-        await wait_for_record(
+    async def _accepted(self) -> None:
+        """Wait for a whole registration, and keep the order of its parts."""
+        name, endpoint = self._driver.name, self._endpoint
+        await self._seen(
             GetInfoAnswered,
-            lambda record: (
-                (record.answer.driver_name, record.answer.endpoint) == (name, self._endpoint)
-            ),
-            after=after,
+            lambda record: (record.answer.driver_name, record.answer.endpoint) == (name, endpoint),
         )
-        await wait_for_record(
-            NodeGetInfoAnswered, lambda record: record.driver_name == name, after=after
+        await self._seen(NodeGetInfoAnswered, lambda record: record.driver_name == name)
+        await self._seen(Notified, lambda record: record.is_accepted and record.code == "OK")
+        await self._kubelet.wait_for(lambda: name in self._kubelet.csinode, None)
+
+    async def _seen(
+        self, kind: type[RecordT], where: Callable[[RecordT], bool] = lambda _: True
+    ) -> None:
+        """Wait for a record of kubelet that comes after the last one that was waited for."""
+        record = await self._kubelet.wait_for_record(
+            kind, where, after=self._seen_until, timeout_seconds=None
         )
-        await wait_for_record(Notified, lambda record: record.is_accepted, after=after)
-        await self._kubelet.wait_for(lambda: name in self._kubelet.csinode)
+        self._seen_until = self._kubelet.records.index(record, self._seen_until) + 1
 
     @contextlib.asynccontextmanager
-    async def _step(self, name: str, seconds: float = _STEP_SECONDS) -> AsyncIterator[None]:
+    async def _step(self, name: str) -> AsyncIterator[None]:
         self._step_name = name
         self._printer.say(f"== {name}")
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._step_seconds):
                 yield
         except TimeoutError as error:
-            raise StepFailedError(f"step not seen within {seconds:g} s: {name}") from error
+            raise StepFailedError(
+                f"step not seen within {self._step_seconds:g} s: {name}"
+            ) from error
 
     def _say_for_registrar(self, line: str) -> None:
         self._printer.say(f"registrar | {line}")

@@ -47,8 +47,12 @@ class Recorder:
         """Return a position that `wait_for_record` can start at: only later records count."""
         return len(self.records)
 
-    async def wait_for(self, predicate: Callable[[], bool], timeout_seconds: float = 10) -> None:
+    async def wait_for(
+        self, predicate: Callable[[], bool], timeout_seconds: float | None = 10
+    ) -> None:
         """Wait until the predicate holds; it is asked now and after each new record.
+
+        A limit of None waits without end.
 
         Raises:
             TimeoutError: It did not hold in time; the message lists the records.
@@ -58,7 +62,7 @@ class Recorder:
                 while not predicate():
                     await self._grown.wait()
         except TimeoutError as error:
-            raise TimeoutError(self._explain(timeout_seconds)) from error
+            raise TimeoutError(self._explain(timeout_seconds or 0)) from error
 
     async def wait_for_record(
         self,
@@ -66,7 +70,7 @@ class Recorder:
         where: Callable[[RecordT], bool] = lambda _: True,
         *,
         after: int = 0,
-        timeout_seconds: float = 10,
+        timeout_seconds: float | None = 10,
     ) -> RecordT:
         """Return the first record of a kind that fits, waiting until there is one.
 
@@ -74,7 +78,7 @@ class Recorder:
             kind: The class of the record.
             where: What else must be true of it.
             after: A position from `mark`; earlier records do not count.
-            timeout_seconds: How long to wait at most.
+            timeout_seconds: How long to wait at most; None for no end.
 
         Raises:
             TimeoutError: No such record came in time; the message lists those that did.

@@ -1,0 +1,85 @@
+"""Runs the installed commands as processes, as a container would."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from registrar.settings import DriverSettings
+
+REGISTRAR = str(Path(sys.executable).with_name("csi-node-driver-registrar"))
+
+
+class RunningCommand:
+    """One process of ours, with what it has written to stderr so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._grown = asyncio.Event()
+
+    @property
+    def log(self) -> str:
+        """All that was written to stderr, as one text."""
+        return "".join(self.lines)
+
+    async def read(self) -> None:
+        """Collect stderr until the process closes it."""
+        assert self.process.stderr is not None
+        while line := await self.process.stderr.readline():
+            self.lines.append(line.decode())
+            self._grown.set()
+            self._grown = asyncio.Event()
+
+    async def wait_for_log(self, text: str, *, timeout_seconds: float = 15) -> None:
+        """Wait until a line with the text has been written.
+
+        Raises:
+            TimeoutError: if none comes in time; the message has the whole log.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while text not in self.log:
+                    await self._grown.wait()
+        except TimeoutError as error:
+            raise TimeoutError(f"no {text!r} within {timeout_seconds} s in:\n{self.log}") from error
+
+    async def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
+        """Send a signal; return the exit status and how many seconds it took."""
+        begun = time.monotonic()
+        self.process.send_signal(number)
+        status = await asyncio.wait_for(self.process.wait(), 10)
+        return status, time.monotonic() - begun
+
+
+@asynccontextmanager
+async def running(*command: str) -> AsyncIterator[RunningCommand]:
+    """Run a command while the block runs; kill it if it is still there at the end."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    command_run = RunningCommand(process)
+    reader = asyncio.create_task(command_run.read(), name="stderr reader")
+    try:
+        yield command_run
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        await reader
+
+
+def registrar_arguments(settings: DriverSettings, *more: str) -> Sequence[str]:
+    """Return the command line that keeps the driver of these settings registered."""
+    return (
+        REGISTRAR,
+        f"--csi-address={settings.csi_address}",
+        f"--kubelet-registration-path={settings.kubelet_registration_path}",
+        f"--plugin-registration-path={settings.registration_folder}",
+        *more,
+    )

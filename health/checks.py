@@ -12,6 +12,8 @@ from health.errors import Unhealthy
 from health.observer import CheckChanged, Observer
 
 _MAX_REASON_CHARACTERS = 1024
+_HEED_SECONDS = 0.05
+"""For a call to end itself at its deadline, before those who wait for it give it up."""
 
 
 class CheckName(StrEnum):
@@ -60,7 +62,7 @@ class Call:
     def __init__(self, task: "asyncio.Task[str | None]", *, timeout_seconds: float) -> None:
         self._task = task
         self._timeout_seconds = timeout_seconds
-        self._deadline = asyncio.get_running_loop().time() + timeout_seconds
+        self._given_up_at = asyncio.get_running_loop().time() + timeout_seconds + _HEED_SECONDS
 
     @property
     def is_over(self) -> bool:
@@ -68,9 +70,9 @@ class Call:
         return self._task.done()
 
     async def reason(self) -> str | None:
-        """Say why the check fails, or None; at the deadline at the latest, come what may."""
+        """Say why the check fails, or None; come what may, once its time is over."""
         if not self._task.done():
-            remaining_seconds = self._deadline - asyncio.get_running_loop().time()
+            remaining_seconds = self._given_up_at - asyncio.get_running_loop().time()
             await asyncio.wait({self._task}, timeout=max(0.0, remaining_seconds))
         if not self._task.done():
             return _overdue(self._timeout_seconds)

@@ -96,6 +96,7 @@ class Connection(RequestHandler):
             loop=asyncio.get_running_loop(),
             keepalive_timeout=2 * limits.idle_seconds,  # ours comes first, and does not flush
             tcp_keepalive=False,  # they never live for the two hours after which it would begin
+            access_log=None,  # type: ignore[arg-type]  # as aiohttp's own runner passes it on
             lingering_time=limits.linger_seconds,
             auto_decompress=False,  # no body is read, so none need be blown up
         )

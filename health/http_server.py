@@ -16,7 +16,7 @@ from health.connections import DEFAULT_LIMITS, Connection, Connections, Limits
 from health.listener import Bound, Listener, listening
 from health.observer import Handler, Observer
 from health.sockets import BACKLOG, open_sockets, written_as_target
-from health.unix_paths import claim, hidden_path
+from health.unix_paths import claim, ensure_free, hidden_path
 from health.web import Application, AppRunner, Request, Server, StreamResponse, middleware
 
 Answer = Callable[[Request], Awaitable[StreamResponse]]
@@ -116,6 +116,7 @@ async def _bind_tcp(address: TcpAddress, connections: Connections) -> Bound:
 
 async def _bind_unix(address: UnixAddress, connections: Connections) -> Bound:
     path = Path(address.path)
+    ensure_free(path)
     hidden = hidden_path(path)
     async with AsyncExitStack() as held:
         opened = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))

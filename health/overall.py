@@ -61,10 +61,17 @@ class Health:
     """Everything that can be asked about the health of this process and its drivers."""
 
     def __init__(self, examiners: Sequence[Examiner], endpoints: Sequence[Endpoint]) -> None:
+        """Take the checks and what they make up.
+
+        Raises:
+            ValueError: An endpoint names a check that does not exist, and so would never fail.
+        """
         self.endpoints = tuple(endpoints)
         self._examiners = tuple(examiners)
         self._is_stopping = False
         self._change = asyncio.Event()
+        if missing := {name for one in endpoints for name in one.checks} - {*self.check_names}:
+            raise ValueError(f"no check is called {', '.join(sorted(missing))}")
 
     @property
     def check_names(self) -> tuple[CheckName, ...]:
@@ -153,12 +160,16 @@ async def examining(
     """Answer questions about health while the block runs; end what is under way afterwards.
 
     Each check gets `timeout_seconds`. The servers that ask belong inside this block.
+
+    Raises:
+        ValueError: An endpoint names a check that does not exist.
     """
     examiners = [
         Examiner(check, timeout_seconds=timeout_seconds, observer=observer) for check in checks
     ]
+    health = Health(examiners, endpoints)
     try:
-        yield Health(examiners, endpoints)
+        yield health
     finally:
         for examiner in examiners:
             await examiner.stop(grace_seconds=_STOP_GRACE_SECONDS)

@@ -10,6 +10,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+HIDDEN_PREFIX = ".reg-"
+"""Of names that kubelet ignores; what a killed process leaves under it, the next one sweeps."""
+
 SOCKET_MODE = 0o600
 """Only our own user may connect; what wants to share more can have a TCP port."""
 
@@ -36,7 +39,7 @@ class Claim:
 
 def hidden_path(path: Path) -> Path:
     """Make up a short name in the same folder to bind under; whoever binds removes it."""
-    return path.with_name(f".{secrets.token_hex(3)}")
+    return path.with_name(HIDDEN_PREFIX + secrets.token_hex(2))
 
 
 def claim(path: Path, hidden: Path) -> Claim:

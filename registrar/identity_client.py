@@ -3,6 +3,7 @@
 When to call is not here (`driver_watch`).
 """
 
+import asyncio
 import errno
 import os
 import stat
@@ -102,17 +103,19 @@ class IdentityClient:
         except OSError:
             return None
 
-    async def get_plugin_info(self) -> DriverAnswer:
+    async def get_plugin_info(self, *, timeout_seconds: float | None = None) -> DriverAnswer:
         """Return what the driver says of itself (CSI specification, GetPluginInfo).
+
+        The call gets `timeout_seconds`, or the client's own limit.
 
         Raises:
             DriverError: if it cannot be reached or does not answer in time.
         """
+        limit = timeout_seconds or self._timeout_seconds
         response = await self._call(
             "GetPluginInfo",
-            lambda stub: stub.GetPluginInfo(
-                csi_pb2.GetPluginInfoRequest(), timeout=self._timeout_seconds
-            ),
+            lambda stub: stub.GetPluginInfo(csi_pb2.GetPluginInfoRequest(), timeout=limit),
+            limit,
         )
         return DriverAnswer(
             name=response.name,
@@ -120,16 +123,18 @@ class IdentityClient:
             manifest=tuple(sorted(response.manifest.items())),
         )
 
-    async def probe(self) -> bool:
+    async def probe(self, *, timeout_seconds: float | None = None) -> bool:
         """Return whether the driver is ready (CSI specification, Probe): absent means yes.
+
+        The call gets `timeout_seconds`, or the client's own limit.
 
         Raises:
             DriverError: if it cannot be reached or does not answer in time.
         """
+        limit = timeout_seconds or self._timeout_seconds
         try:
             response = await self._call(
-                "Probe",
-                lambda stub: stub.Probe(csi_pb2.ProbeRequest(), timeout=self._timeout_seconds),
+                "Probe", lambda stub: stub.Probe(csi_pb2.ProbeRequest(), timeout=limit), limit
             )
         except DriverError as error:
             is_late = isinstance(error.__cause__, grpc.aio.AioRpcError) and (
@@ -153,6 +158,7 @@ class IdentityClient:
         self,
         method: str,
         start: Callable[["csi_pb2_grpc.IdentityAsyncStub"], Awaitable[_Response]],
+        limit_seconds: float,
     ) -> _Response:
         """Make one call: timed, counted and with its failure in words, however it ends."""
         begun = time.monotonic()
@@ -162,9 +168,12 @@ class IdentityClient:
         except DriverError:
             self._report(method, grpc.StatusCode.UNAVAILABLE, begun)
             raise
+        except asyncio.CancelledError:
+            self._report(method, grpc.StatusCode.CANCELLED, begun)
+            raise
         except grpc.aio.AioRpcError as error:
             self._report(method, error.code(), begun)
-            problem = self._in_words(method, error)
+            problem = self._in_words(method, error, limit_seconds)
             if not self.is_connected:
                 await self._disconnect()
             raise DriverError(problem) from error
@@ -228,14 +237,14 @@ class IdentityClient:
         if channel is not None:
             await channel.close()
 
-    def _in_words(self, method: str, error: grpc.aio.AioRpcError) -> str:
+    def _in_words(self, method: str, error: grpc.aio.AioRpcError, limit_seconds: float) -> str:
         match error.code():
             case grpc.StatusCode.UNAVAILABLE if not self.is_connected:
                 return _unreachable(self.csi_address, connect_errno(self.csi_address))
             case grpc.StatusCode.DEADLINE_EXCEEDED:
                 return (
                     f"the driver behind {self.csi_address} did not answer {method} within "
-                    f"{self._timeout_seconds:g} s: it hangs, or it needs a longer --timeout"
+                    f"{limit_seconds:g} s: it hangs, or it needs a longer --timeout"
                 )
             case grpc.StatusCode.UNIMPLEMENTED:
                 return (

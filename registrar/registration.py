@@ -116,11 +116,17 @@ class Registration:
         )
         return self._silence_interval_seconds
 
+    def seconds_until_allowed(self, now: float) -> float:
+        """Return for how many seconds nothing may be announced yet (R26)."""
+        if self.published_at is None:
+            return 0.0
+        return max(0.0, self.published_at + MIN_SECONDS_BETWEEN_ANNOUNCEMENTS - now)
+
     def due_announcement(self, holder: Holder, now: float) -> AnnouncementReason | None:
         """Return why the socket must be announced now; None if it need not, or not yet (R26)."""
         if self.published_at is None:
             return AnnouncementReason.START
-        if now - self.published_at < MIN_SECONDS_BETWEEN_ANNOUNCEMENTS:
+        if self.seconds_until_allowed(now) > 0:
             return None
         match holder:
             case Holder.PEER:

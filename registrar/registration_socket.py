@@ -6,6 +6,7 @@ Who listens on it is not here (`publication`), nor when to do what (`registratio
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 import time
@@ -25,7 +26,9 @@ from registrar.unix_sockets import (
 # (`x-reg.sock`), so a driver's name that fits the 107 bytes of a path never fails on this one.
 _HIDDEN_PREFIX = ".reg-"
 _HIDDEN_RANDOM_BYTES = 2
-_HIDDEN_LENGTH = len(_HIDDEN_PREFIX) + 2 * _HIDDEN_RANDOM_BYTES
+
+# Ours, and the socket of the exec probe that the command keeps in the same folder.
+_SWEPT = re.compile(r"\.reg-[0-9a-f]{4,8}", re.ASCII)
 
 # Longer than a process can stand between bind() and listen(), when its socket looks dead.
 _SWEEP_AGE_SECONDS = 2.0
@@ -124,7 +127,7 @@ class RegistrationSocket:
         """Remove hidden sockets that dead predecessors left in the folder."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.folder):
-                if name.startswith(_HIDDEN_PREFIX) and len(name) == _HIDDEN_LENGTH:
+                if _SWEPT.fullmatch(name):
                     _remove_if_abandoned(os.path.join(self.folder, name))
 
     def check_replaceable(self) -> None:

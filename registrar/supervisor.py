@@ -49,12 +49,11 @@ class Supervisor:
         settings: DriverSettings,
         observer: Observer,
         *,
-        add_services: Iterable[AddServices] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self._observer = observer
-        self._add_services = tuple(add_services)
+        self._further_services: tuple[AddServices, ...] = ()
         self._clock = clock
         self._started_at = clock()
         self._wake = asyncio.Event()
@@ -68,14 +67,17 @@ class Supervisor:
         )
         self._current: RegistrationKeeper | None = None
 
-    async def run(self) -> None:
+    async def run(self, further_services: Iterable[AddServices] = ()) -> None:
         """Keep the driver registered until cancelled; leave no file of ours behind.
+
+        `further_services` are offered on the registration socket beside kubelet's.
 
         Raises:
             ExceptionGroup: with a `RegistrationRefused` if kubelet refuses the driver and the
                 settings say to stop then.
         """
         address = self.settings.csi_address
+        self._further_services = tuple(further_services)
         async with self._client, asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch.run(), name=f"driver watch {address}")
             tasks.create_task(self._keep_registered(), name=f"registration keeper {address}")
@@ -85,6 +87,12 @@ class Supervisor:
         if self._current is not None:
             self._current.registration.request(AnnouncementReason.REQUESTED)
             self._wake.set()
+
+    @property
+    def label(self) -> str:
+        """The driver's name, or the address of its socket as long as the name is unknown."""
+        driver = self._watch.driver
+        return driver.name if driver is not None else self.settings.csi_address
 
     @property
     def status(self) -> Status:
@@ -103,13 +111,13 @@ class Supervisor:
             registration_socket_path=driver.registration_socket_path if driver else None,
         )
 
-    async def check_driver(self) -> None:
-        """Ask the driver who it is, now.
+    async def check_driver(self, *, timeout_seconds: float | None = None) -> None:
+        """Ask the driver who it is, now, within the time given or that of the settings.
 
         Raises:
             DriverError: if it does not answer, or under another name than it is registered by.
         """
-        answer = await self._client.get_plugin_info()
+        answer = await self._client.get_plugin_info(timeout_seconds=timeout_seconds)
         known = self._watch.driver
         if known is None:
             raise DriverError(self._watch.problem or "the driver's name is not known yet")
@@ -118,13 +126,13 @@ class Supervisor:
                 f"the driver answers as {answer.name!r} now, and is registered as {known.name!r}"
             )
 
-    async def probe_driver(self) -> bool:
-        """Return whether the driver says that it is ready.
+    async def probe_driver(self, *, timeout_seconds: float | None = None) -> bool:
+        """Return whether the driver says that it is ready, within the time given, as above.
 
         Raises:
             DriverError: if it does not answer.
         """
-        return await self._client.probe()
+        return await self._client.probe(timeout_seconds=timeout_seconds)
 
     def check_socket(self) -> None:
         """Return if a live socket for the driver is at its registration path: ours or a peer's.
@@ -144,11 +152,22 @@ class Supervisor:
                 # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that comes at
                 # the moment of the event.
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_TICK_SECONDS):
+                    async with asyncio.timeout(self._pause_seconds()):
                         await self._wake.wait()
         finally:
             if self._current is not None:
                 await self._current.withdraw()
+
+    def _pause_seconds(self) -> float:
+        """Return the time to the next tick: a second, or to the moment of the next announcement.
+
+        Without the latter a socket lost right after it was announced would be missed for three
+        seconds instead of two.
+        """
+        if self._current is None:
+            return _TICK_SECONDS
+        until_allowed = self._current.registration.seconds_until_allowed(self._clock())
+        return min(_TICK_SECONDS, until_allowed) or _TICK_SECONDS
 
     async def _tick(self) -> None:
         driver = self._watch.driver
@@ -167,7 +186,7 @@ class Supervisor:
             driver,
             self.settings,
             self._observer,
-            add_services=self._add_services,
+            add_services=self._further_services,
             clock=self._clock,
             wake=self._wake.set,
         )

@@ -302,9 +302,10 @@ def test_the_livenessprobes_default_port_may_stand_beside_an_endpoint(arguments:
 
 
 def test_a_deprecated_port_becomes_an_endpoint() -> None:
-    config = registrar("-health-port", "0x2651")
-    assert config.http_endpoint == ":9809"
-    assert config.warnings == ("--health-port is deprecated: use --http-endpoint",)
+    for words, endpoint in ((("-health-port", "0x2651"), ":9809"), (("--health-port=1",), ":1")):
+        config = registrar(*words)
+        assert config.http_endpoint == endpoint
+        assert config.warnings == ("--health-port is deprecated: use --http-endpoint",)
 
 
 @pytest.mark.parametrize("port", ["0", "-1"])
@@ -593,6 +594,7 @@ def test_the_usage_names_every_flag_once_and_fits_a_terminal(
     entries = re.findall(r"^  --(\S+)", text, flags=re.MULTILINE)
     assert sorted(entries) == sorted(flag_sets.by_name(groups))
     assert max(map(len, text.splitlines())) <= 80
+    assert not [line for line in text.splitlines() if line.endswith("-")]
 
 
 def test_the_usage_of_a_flag_has_kind_meaning_and_default() -> None:

@@ -63,12 +63,16 @@ def test_a_line_has_klogs_header(stderr: io.StringIO) -> None:
 
 def test_the_time_is_written_to_the_microsecond(stderr: io.StringIO) -> None:
     record = logging.LogRecord("x", logging.INFO, "/a/b/server.py", 22, "Hello", (), None)
-    record.created = time.mktime((2025, 11, 30, 18, 34, 34, 0, 0, -1)) + 0.000316
+    record.created = time.mktime((2025, 11, 30, 18, 34, 34, 0, 0, -1)) + 0.0003164
     record.process = 3986
     record.kv = {}
     with logging_to(LogConfig(), stderr=stderr):
         logging.getLogger().handle(record)
-    assert lines_of(stderr) == ['I1130 18:34:34.000316    3986 server.py:22] "Hello"']
+    with logging_to(LogConfig(format=JSON), stderr=stderr):
+        logging.getLogger().handle(record)
+    text, as_json = lines_of(stderr)
+    assert text == 'I1130 18:34:34.000316    3986 server.py:22] "Hello"'
+    assert re.search(r'"ts":\d{10}000\.316,', as_json)
 
 
 def test_the_severity_is_one_letter(stderr: io.StringIO) -> None:
@@ -169,6 +173,11 @@ def test_a_json_line_has_component_bases_fields(json_log: io.StringIO) -> None:
     assert re.fullmatch(r"test_klog\.py:\d+", row["caller"])
     assert (row["msg"], row["v"], row["socketPath"]) == ("Registration server started", 0, "/x")
     assert re.search(r'"ts":\d{13}(\.\d{1,3})?,', line)
+
+
+def test_json_is_written_in_utf_8_and_not_in_escapes(json_log: io.StringIO) -> None:
+    log.info("m", key="\u00e9\u4e16")
+    assert '"key":"\u00e9\u4e16"' in json_log.getvalue()
 
 
 def test_a_json_error_has_no_verbosity(json_log: io.StringIO) -> None:
@@ -376,6 +385,31 @@ def test_a_closed_stream_fails_nobody(tmp_path: pathlib.Path) -> None:
         log.error("b")
 
 
+class FailingOnce(io.StringIO):
+    """A stream whose first write fails."""
+
+    has_failed = False
+
+    def write(self, text: str) -> int:
+        """Fail, or write."""
+        if not self.has_failed:
+            self.has_failed = True
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+def test_a_line_that_could_not_be_written_is_told_once_by_the_next() -> None:
+    stream = FailingOnce()
+    with logging_to(LogConfig(has_headers=False), stderr=stream):
+        for message in ("lost", "seen", "seen too"):
+            log.info(message)
+    assert lines_of(stream) == [
+        '"seen"',
+        '"Log lines could not be written and are lost" count=1',
+        '"seen too"',
+    ]
+
+
 def test_a_broken_pipe_fails_nobody() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -448,7 +482,7 @@ def test_a_reader_who_stops_reading_holds_up_nobody_and_is_told_what_he_missed(
         log.info("seen too")
     assert lines_of(io.StringIO(pipe.read_all())) == [
         '"seen"',
-        '"Log lines were dropped because nobody read them" count=100',
+        '"Log lines could not be written and are lost" count=100',
         '"seen too"',
     ]
 
@@ -462,7 +496,7 @@ def test_a_line_that_was_cut_short_does_not_spoil_the_next(pipe: SlowReader) -> 
     assert lines_of(io.StringIO(pipe.read_all())) == [
         "",
         '"whole"',
-        '"Log lines were dropped because nobody read them" count=1',
+        '"Log lines could not be written and are lost" count=1',
     ]
 
 

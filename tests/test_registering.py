@@ -163,6 +163,20 @@ async def test_a_socket_that_is_lost_comes_back_within_two_seconds_and_is_regist
         assert states == [State.WAITING, State.ANNOUNCED, State.REGISTERED]
 
 
+async def test_a_socket_lost_right_after_it_was_announced_is_back_within_two_seconds(
+    driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
+) -> None:
+    """R02, R26: as soon as the two seconds between announcements are over, not a tick later."""
+    os.mkdir(settings.registration_folder)
+    await driver.start()
+    async with supervising(settings, observer):
+        await observer.wait_for(Announced)
+        announced_at = asyncio.get_running_loop().time()
+        os.unlink(socket_path(settings))
+        await observer.wait_for(Announced, lambda event: event.reason != "start")
+        assert 1.95 < asyncio.get_running_loop().time() - announced_at < 2.3
+
+
 async def test_a_folder_that_is_removed_and_made_again_gets_its_socket_back(
     driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
 ) -> None:
@@ -546,7 +560,7 @@ async def test_the_live_questions_say_what_is_wrong(
         driver.is_ready = None
         assert await supervisor.probe_driver()
         driver.name = "other.example.com"
-        with pytest.raises(DriverError, match="answers as 'other.example.com' now"):
+        with pytest.raises(DriverError, match=r"answers as 'other\.example\.com' now"):
             await supervisor.check_driver()
         os.unlink(socket_path(settings))
         with pytest.raises(PublicationError, match="is not there"):

@@ -162,6 +162,7 @@ async def test_a_black_hole_accepts_connections_and_never_speaks(
 ) -> None:
     await probe(channel)
     driver.is_black_hole = True
+    assert driver.is_black_hole
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(0)
@@ -264,6 +265,15 @@ async def test_a_file_that_is_no_socket_is_never_replaced(root: Path) -> None:
     assert precious.read_text() == "precious"
 
 
+async def test_a_client_that_does_not_speak_http2_harms_nobody(driver: SimulatedDriver) -> None:
+    reader, writer = await asyncio.open_unix_connection(driver.csi_address)
+    writer.write(PREFACE + headers_frame(b"\x41\x7f\xff\xff"))
+    assert await reader.read() != b""
+    writer.close()
+    await writer.wait_closed()
+    assert await name_at(driver.csi_address) == "a.example.com"
+
+
 async def test_many_clients_are_served_at_a_time(driver: SimulatedDriver) -> None:
     names = await asyncio.gather(*[name_at(driver.csi_address) for _ in range(20)])
     assert set(names) == {"a.example.com"}
@@ -288,6 +298,7 @@ def headers_frame(block: bytes, flags: int = 4) -> bytes:
         pytest.param(headers_frame(bytes(5) + b"\x41\x04host", 36), "host", id="with priority"),
         pytest.param(headers_frame(b"\x41\x83\xff\xff\xff"), "", id="compressed"),
         pytest.param(headers_frame(b"\x83\x86"), "", id="absent"),
+        pytest.param(headers_frame(b"\x41\x7f\xff"), "", id="cut short"),
     ],
 )
 @pytest.mark.parametrize("chunk_bytes", [1, 1000])
@@ -301,3 +312,10 @@ def test_the_authority_is_read_from_the_first_request(
     for start in range(0, len(sent), chunk_bytes):
         reader.feed(sent[start : start + chunk_bytes])
     assert reader.authority == authority
+
+
+def test_a_stream_without_requests_is_not_kept_for_ever() -> None:
+    reader = AuthorityReader()
+    reader.feed(PREFACE + b"\xff" * 70_000)
+    reader.feed(headers_frame(b"\x41\x04host"))
+    assert reader.authority == ""

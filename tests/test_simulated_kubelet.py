@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import socket
+import struct
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -14,8 +16,10 @@ import grpc
 import grpc.aio
 import pytest
 
+from csi_registration_simulator import go_errors, inotify
 from csi_registration_simulator.csi_listener import CSIListener
 from csi_registration_simulator.driver import CallError, SimulatedDriver
+from csi_registration_simulator.folder_watch import watching
 from csi_registration_simulator.kubelet import SimulatedKubelet, mapped
 from csi_registration_simulator.kubelet_records import (
     CSINodeChanged,
@@ -886,3 +890,67 @@ async def test_an_error_in_the_block_is_passed_on_as_it_is(folder: Path) -> None
     with pytest.raises(ZeroDivisionError):
         async with SimulatedKubelet(folder):
             raise ZeroDivisionError
+
+
+class Sockets:
+    """Keeps what a folder watch tells."""
+
+    def add_socket(self, socket_path: str) -> None:
+        """Take note of nothing: the tests that use this expect none."""
+        raise AssertionError(socket_path)
+
+    def remove_socket(self, socket_path: str) -> None:
+        """Take note of nothing, as above."""
+        raise AssertionError(socket_path)
+
+
+async def test_a_folder_that_cannot_be_watched_is_an_error_and_leaks_nothing(root: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(FileNotFoundError, match="none"):
+        await watching(f"{root}/none", Sockets()).__aenter__()
+    assert os.listdir("/proc/self/fd") == before
+
+
+async def test_without_file_descriptors_there_is_no_watch(root: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            inotify.Inotify()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_wake_up_without_an_event_and_an_overflow_tell_nothing(root: Path) -> None:
+    with contextlib.closing(inotify.Inotify()) as watcher:
+        watcher.watch(str(root))
+        assert watcher.read() == []
+        overflow = struct.pack("iIII", -1, 0x4000, 0, 0)
+        assert watcher._parsed(overflow) == []
+
+
+def test_a_listener_with_a_full_backlog_is_there(root: Path) -> None:
+    path = f"{root}/full.sock"
+    with contextlib.ExitStack() as sockets:
+        listening = sockets.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(path)
+        listening.listen(0)
+        for _ in range(2):
+            assert go_errors.connect_error(path, shown_as="/x") is None
+            client = sockets.enter_context(socket.socket(socket.AF_UNIX))
+            client.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(path)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (grpc.StatusCode.OK, "OK"),
+        (grpc.StatusCode.CANCELLED, "Canceled"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "DeadlineExceeded"),
+        (grpc.StatusCode.UNAVAILABLE, "Unavailable"),
+    ],
+)
+def test_codes_are_spelled_as_in_go(code: grpc.StatusCode, name: str) -> None:
+    assert go_errors.code_name(code) == name

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 
 import grpc.aio
 import pytest
-
 from commanding import RunningCommand, registrar_arguments, running
+
 from csi_registration_simulator.driver import SimulatedDriver
 from pluginregistration.v1 import registration_pb2, registration_pb2_grpc
 from registrar.settings import DriverSettings
@@ -30,6 +30,7 @@ class Watcher:
         self.answers = 0
 
     async def run(self) -> None:
+        """Ask until cancelled."""
         last_answer = time.monotonic()
         while True:
             if await self._is_answered():
@@ -78,13 +79,11 @@ async def test_the_path_always_answers_within_two_seconds_whoever_ends(
             status, _seconds = await leaving.stop(number)
             assert status == (-number if number == signal.SIGKILL else 0), leaving.log
         (last,) = instances
-        async with asyncio.timeout(2.5):
-            while not await watcher._is_answered():
-                await asyncio.sleep(0.05)
+        # What an instance left that was killed a moment ago may still belong to somebody who is
+        # about to listen; from an age of two seconds on it is swept.
+        await asyncio.sleep(2.1)
         watching.cancel()
         assert (await last.stop(signal.SIGTERM))[0] == 0
     assert watcher.answers > ROUNDS
     assert watcher.longest_gap_seconds < 2.0
-    assert not os.path.exists(path)
-    # A hidden socket may be left by an instance that was killed within its first milliseconds.
-    assert all(name.startswith(".reg-") for name in os.listdir(settings.registration_folder))
+    assert os.listdir(settings.registration_folder) == []

@@ -95,7 +95,7 @@ def _watched_oddity(path: str) -> str:
 
 
 def _name_oddity(csi_path: str, path: str) -> str:
-    ours, hosts = (one.rsplit("/", 1)[-1] for one in (csi_path, path))
+    ours, hosts = (one.rpartition("/")[2] for one in (csi_path, path))
     if ours == hosts:
         return ""
     return f"the file is called {ours} in --csi-address, so this may be another socket"

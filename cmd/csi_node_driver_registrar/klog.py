@@ -165,7 +165,7 @@ def _verbosity(record: logging.LogRecord) -> int:
 
 
 def _dropped_record(count: int) -> logging.LogRecord:
-    return _own_record("Log lines were dropped because nobody read them", count=count)
+    return _own_record("Log lines could not be written and are lost", count=count)
 
 
 def _unprintable_record(record: logging.LogRecord, error: Exception) -> logging.LogRecord:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 
 from csi_node_driver_registrar.klog import LogConfig, Logger, logging_to
 from csi_node_driver_registrar.version import version
+from health.errors import HealthError
 from registrar.errors import RegistrarError
 
 TERMINATION_LOG = "/dev/termination-log"
@@ -57,7 +58,8 @@ def _cannot_go_on(errors: list[BaseException], termination_log: str) -> int:
 
 
 def _in_one_line(error: BaseException) -> str:
-    text = str(error) if isinstance(error, RegistrarError) else f"{type(error).__name__}: {error}"
+    is_ours = isinstance(error, RegistrarError | HealthError)
+    text = str(error) if is_ours else f"{type(error).__name__}: {error}"
     return " ".join(text.split())
 
 

@@ -1,29 +1,15 @@
-"""Signals in two stages: the first asks the process to stop, a second one ends it."""
+"""Signals in two stages: the first asks the process to stop, a second one ends it.
+
+What happens to them before the event loop runs is in `early_exit`.
+"""
 
 import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def leave_at_once_when_asked() -> None:
-    """Make stop signals end the process with status 0, as long as there is nothing to clean up.
-
-    To be called first of all: PID 1 does not even get a signal that it has no handler for (R63),
-    and loading libraries takes longer than an impatient operator waits. SIGHUP, which would kill,
-    is ignored until there is something to announce.
-    """
-    for number in STOP_SIGNALS:
-        signal.signal(number, _leave)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    os._exit(0)
 
 
 @contextmanager
@@ -32,7 +18,8 @@ def handling_signals(
 ) -> Iterator[None]:
     """Call `on_stop` with the signal's name at the first stop signal; a second ends the process.
 
-    The status of that end is 128 and the signal's number, as shells have it.
+    The status of that end is 128 and the signal's number, as shells have it. To be used on a
+    running event loop.
     """
     loop = asyncio.get_running_loop()
     received: list[int] = []

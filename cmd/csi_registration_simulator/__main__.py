@@ -62,25 +62,34 @@ def _add_sub_command(
 
 async def _run_until_signalled(run: _Run, arguments: argparse.Namespace) -> int:
     status = 0
+    signalled = _listen_for_signals()
     try:
         async with RunningTasks() as tasks:
-            tasks.create_task(_raise_when_signalled(), name="signals")
+            tasks.create_task(_raise_when(signalled), name="signals")
             status = await run(arguments)
     except* _SignalledError:
         status = 0
     return status
 
 
-async def _raise_when_signalled() -> None:
-    """Wait for SIGINT or SIGTERM; a second one ends the process at once."""
+def _listen_for_signals() -> asyncio.Event:
+    """Return what SIGINT and SIGTERM set; a second one ends the process at once."""
     signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, signalled.set)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def end() -> None:
+        signalled.set()
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+    for number in numbers:
+        loop.add_signal_handler(number, end)
+    return signalled
+
+
+async def _raise_when(signalled: asyncio.Event) -> None:
     await signalled.wait()
-    for number in signals:
-        loop.remove_signal_handler(number)
     raise _SignalledError
 
 

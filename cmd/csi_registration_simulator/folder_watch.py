@@ -5,8 +5,9 @@ What is done about a socket is not here (`reconciler`).
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 from csi_registration_simulator import inotify
 
@@ -22,50 +23,35 @@ class SocketSink(Protocol):
 
 
 class FolderWatch:
-    """A watch on a folder and all folders below it, as an async context manager.
+    """A watch on a folder and all folders below it.
 
     Events are Create and Remove only. A name that was renamed away is neither in fsnotify, which
     kubelet uses, and an overwritten one sends nothing at all, so kubelet overlooks both.
     """
 
-    def __init__(self, folder: str, sink: SocketSink) -> None:
-        self._folder = Path(folder)
+    def __init__(self, watcher: inotify.Inotify, sink: SocketSink) -> None:
+        self._watcher = watcher
         self._sink = sink
-        self._inotify: inotify.Inotify | None = None
 
-    async def __aenter__(self) -> Self:
-        """Find the sockets that are there, and go on watching.
+    def walk(self, folder: Path) -> None:
+        """Tell of the sockets that are there, and watch for further ones.
 
         Raises:
             OSError: The folder is missing, is none, or cannot be watched.
         """
-        self._inotify = inotify.Inotify()
-        try:
-            self._walk(self._folder)
-        except OSError:
-            self._inotify.close()
-            raise
-        self.resume()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Stop watching."""
-        self.pause()
-        self._watcher.close()
+        # The watch comes before the look, so that nothing falls between the two.
+        self._watcher.watch(str(folder))
+        for path in sorted(folder.iterdir()):
+            with contextlib.suppress(OSError):
+                self._visit(path)
 
     def pause(self) -> None:
         """Leave events where they are, in the kernel."""
         asyncio.get_running_loop().remove_reader(self._watcher.fileno())
 
     def resume(self) -> None:
-        """Handle events again, those that came meanwhile first."""
+        """Handle events, those that are there already first."""
         asyncio.get_running_loop().add_reader(self._watcher.fileno(), self._handle_events)
-
-    @property
-    def _watcher(self) -> inotify.Inotify:
-        if self._inotify is None:
-            raise RuntimeError("the folder is not watched yet")
-        return self._inotify
 
     def _handle_events(self) -> None:
         for event in self._watcher.read():
@@ -79,24 +65,34 @@ class FolderWatch:
             return
         with contextlib.suppress(OSError):  # gone again: kubelet logs that and goes on
             if path.is_dir():
-                self._walk(path)
+                self.walk(path)
             else:
                 self._add_if_socket(path)
-
-    def _walk(self, folder: Path) -> None:
-        # The watch comes before the look, so that nothing falls between the two.
-        self._watcher.watch(str(folder))
-        for path in sorted(folder.iterdir()):
-            with contextlib.suppress(OSError):
-                self._visit(path)
 
     def _visit(self, path: Path) -> None:
         # Go's filepath.Walk enters hidden folders too, but no symbolic links.
         if path.is_dir() and not path.is_symlink():
-            self._walk(path)
+            self.walk(path)
         else:
             self._add_if_socket(path)
 
     def _add_if_socket(self, path: Path) -> None:
         if path.is_socket() and not path.name.startswith("."):
             self._sink.add_socket(str(path))
+
+
+@contextlib.asynccontextmanager
+async def watching(folder: str, sink: SocketSink) -> AsyncIterator[FolderWatch]:
+    """Find the sockets in a folder, and watch it while the block runs.
+
+    Raises:
+        OSError: The folder is missing, is none, or cannot be watched.
+    """
+    with contextlib.closing(inotify.Inotify()) as watcher:
+        watch = FolderWatch(watcher, sink)
+        watch.walk(Path(folder))
+        watch.resume()
+        try:
+            yield watch
+        finally:
+            watch.pause()

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 _PREFACE_BYTES = 24
 _FRAME_HEADER_BYTES = 9
+_MAX_BYTES = 65536
+"""Where a request is not looked for any further."""
 _HEADERS_FRAME = 1
 _PADDED_FLAG = 0x8
 _PRIORITY_FLAG = 0x20
@@ -30,16 +32,24 @@ class AuthorityReader:
         self._is_done = False
 
     def feed(self, data: bytes) -> None:
-        """Take in what the client sent next."""
+        """Take in what the client sent next; what is no HTTP/2 has no authority."""
         if self._is_done:
             return
         self._data += data
-        for kind, flags, payload in _frames(bytes(self._data)):
-            if kind == _HEADERS_FRAME:
-                self.authority = _authority(_header_block(flags, payload))
-                self._is_done = True
-                self._data.clear()
-                return
+        try:
+            block = _first_header_block(bytes(self._data))
+            self.authority = _authority(block or b"")
+        except IndexError:
+            block = b""
+        self._is_done = block is not None or len(self._data) > _MAX_BYTES
+
+
+def _first_header_block(data: bytes) -> bytes | None:
+    """Return the first request's fields, or None if they are not complete yet."""
+    for kind, flags, payload in _frames(data):
+        if kind == _HEADERS_FRAME:
+            return _header_block(flags, payload)
+    return None
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:

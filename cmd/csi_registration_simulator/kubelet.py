@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from csi_registration_simulator.csi_volume_plugin import CSIVolumePlugin
-from csi_registration_simulator.folder_watch import FolderWatch
+from csi_registration_simulator.folder_watch import FolderWatch, watching
 from csi_registration_simulator.kubelet_records import NodeInfo, Started, Stopped
 from csi_registration_simulator.kubelet_rules import KUBELET_1_36, Rules, Timings
 from csi_registration_simulator.operations import Operations
@@ -102,7 +102,7 @@ class SimulatedKubelet(Recorder):
             tasks = await stack.enter_async_context(RunningTasks())
             reconciler = self._new_reconciler(tasks)
             self.record(Started())
-            watch = await stack.enter_async_context(FolderWatch(self.folder, reconciler))
+            watch = await stack.enter_async_context(watching(self.folder, reconciler))
             tasks.create_task(reconciler.tick_forever(self._timings), name="kubelet reconciler")
             self._life = _Life(reconciler, watch, stack.pop_all())
 

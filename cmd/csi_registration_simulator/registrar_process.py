@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,12 +26,16 @@ class RegistrarProcess:
         self._process.send_signal(signal.SIGTERM)
         return await self._process.wait()
 
-    async def watch(self) -> None:
-        """Wait for the end of the process.
+    async def watch(self, say: Callable[[str], None]) -> None:
+        """Pass its lines on until it ends.
 
         Raises:
             SimulatorError: It ended without having been asked.
         """
+        if self._process.stdout is None:
+            raise RuntimeError("the output was not redirected")
+        async for line in self._process.stdout:
+            say(line.decode(errors="replace").rstrip())
         status = await self._process.wait()
         if not self._is_asked_to_end:
             raise SimulatorError(f"the registrar ended by itself, with status {status}")
@@ -46,26 +51,21 @@ async def registrar_running(
         SimulatorError: It cannot be started, or ended by itself.
     """
     try:
-        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
+        # In a session of its own, so that Ctrl-C at the terminal is this process's alone to handle.
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=PIPE, stderr=STDOUT, start_new_session=True
+        )
     except OSError as error:
         raise SimulatorError(f"cannot start {command[0]}: {error.strerror}") from error
     registrar = RegistrarProcess(process)
     try:
         async with RunningTasks() as tasks:
-            tasks.create_task(_pass_lines(process, say), name="registrar output")
-            tasks.create_task(registrar.watch(), name="registrar watcher")
+            tasks.create_task(registrar.watch(say), name="registrar watcher")
             yield registrar
     except ExceptionGroup as group:
         raise group.exceptions[0] from group
     finally:
         await _end(process)
-
-
-async def _pass_lines(process: Process, say: Callable[[str], None]) -> None:
-    if process.stdout is None:
-        raise RuntimeError("the output was not redirected")
-    async for line in process.stdout:
-        say(line.decode(errors="replace").rstrip())
 
 
 async def _end(process: Process) -> None:
@@ -75,5 +75,7 @@ async def _end(process: Process) -> None:
         async with asyncio.timeout(_GRACE_SECONDS):
             await process.communicate()
     except TimeoutError:
-        process.kill()
+        # Its children too: they may hold the other end of the pipe.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         await process.communicate()

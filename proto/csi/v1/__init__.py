@@ -1,1 +1,1 @@
-"""CSI version 1: `csi_pb2` holds the messages, `csi_pb2_grpc` the services. Made by `make proto`."""
+"""CSI version 1: the messages (`csi_pb2`) and services (`csi_pb2_grpc`), made by `make proto`."""

@@ -1,1 +1,1 @@
-"""`registration_pb2` holds the messages, `registration_pb2_grpc` the service. Made by `make proto`."""
+"""The messages (`registration_pb2`) and the service (`registration_pb2_grpc`), made by `make proto`."""

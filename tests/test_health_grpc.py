@@ -1,0 +1,517 @@
+"""The standard gRPC health service, asked by the standard client over unix sockets and TCP."""
+
+import asyncio
+import errno
+import shutil
+import socket
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+
+from health import listener as listener_module
+from health.addresses import parse_address
+from health.checks import Check, CheckName
+from health.errors import Unhealthy
+from health.grpc_health import Context, HealthServicer, serving_grpc_health
+from health.listener import Listener
+from health.observer import Event, ListeningFailed, ListeningStarted
+from health.overall import Health, examining
+
+pytestmark = pytest.mark.timeout(30)
+
+HOSTPATH, EBS = "hostpath.csi.k8s.io", "ebs.csi.aws.com"
+NEVER_SECONDS = 3_600.0
+SERVICES = ["", "liveness", "readiness", *CheckName]
+Status = health_pb2.HealthCheckResponse
+
+
+class Driver:
+    """Checks that fail for the reasons set here, and the events of whoever serves them."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+        self.hangs: set[str] = set()
+        self.calls: dict[str, int] = dict.fromkeys(CheckName, 0)
+        self.events: list[Event] = []
+        self._asked = asyncio.Event()
+
+    def notify(self, event: Event) -> None:
+        """See `health.observer.Observer`."""
+        self.events.append(event)
+
+    def check(self, name: CheckName, driver: str) -> Check:
+        """Make a check that looks its reason up."""
+
+        async def ask() -> None:
+            self.calls[name] += 1
+            self._asked.set()
+            if name in self.hangs:
+                await asyncio.Event().wait()
+            if reason := self.reasons.get(name):
+                raise Unhealthy(reason)
+
+        return Check(name=name, driver=lambda: driver, ask=ask)
+
+    async def asked(self) -> None:
+        """Wait until a check is asked for the next time."""
+        self._asked.clear()
+        await self._asked.wait()
+
+
+class Client:
+    """The standard client."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = health_pb2_grpc.HealthStub(channel)
+
+    async def check(self, service: str) -> str:
+        """Ask for one service's status, by name."""
+        request = health_pb2.HealthCheckRequest(service=service)
+        response = await self._stub.Check(request, timeout=5, wait_for_ready=True)
+        return str(Status.ServingStatus.Name(response.status))
+
+    async def checks(self) -> dict[str, str]:
+        """Ask for each service that there is."""
+        return {service: await self.check(service) for service in SERVICES}
+
+    async def list(self) -> dict[str, str]:
+        """Ask for all services at once."""
+        response = await self._stub.List(health_pb2.HealthListRequest(), timeout=5)
+        return {
+            service: str(Status.ServingStatus.Name(one.status))
+            for service, one in response.statuses.items()
+        }
+
+    def watch(self, service: str) -> "Watch":
+        """Begin to watch a service."""
+        return Watch(self._stub.Watch(health_pb2.HealthCheckRequest(service=service)))
+
+
+class Watch:
+    """A stream of statuses."""
+
+    def __init__(self, call: Any) -> None:  # noqa: ANN401  # the stubs have no name for it
+        self.call = call
+
+    async def next(self) -> str | None:
+        """Wait for the next status; None at the end of the stream."""
+        async with asyncio.timeout(10):
+            response = await self.call.read()
+        if response == grpc.aio.EOF:
+            return None
+        return str(Status.ServingStatus.Name(response.status))
+
+
+@asynccontextmanager
+async def connected(target: str) -> AsyncIterator[Client]:
+    """Connect a client."""
+    async with grpc.aio.insecure_channel(target) as channel:
+        yield Client(channel)
+
+
+@asynccontextmanager
+async def servicer_of(
+    driver: Driver,
+    *names: str,
+    timeout_seconds: float = 5.0,
+    watch_interval_seconds: float = NEVER_SECONDS,
+    max_watchers: int = 32,
+) -> AsyncIterator[tuple[Health, HealthServicer]]:
+    """Make the service of all checks of the named drivers."""
+    checks = [driver.check(name, one) for one in names or (HOSTPATH,) for name in CheckName]
+    async with examining(checks, timeout_seconds=timeout_seconds, observer=driver) as health:
+        servicer = HealthServicer(
+            health, watch_interval_seconds=watch_interval_seconds, max_watchers=max_watchers
+        )
+        yield health, servicer
+
+
+@asynccontextmanager
+async def serving(
+    driver: Driver,
+    servicer: HealthServicer,
+    address: str = "127.0.0.1:0",
+) -> AsyncIterator[Listener]:
+    """Serve on an address."""
+    async with (
+        asyncio.TaskGroup() as tasks,
+        serving_grpc_health(
+            parse_address(address), servicer, tasks=tasks, observer=driver
+        ) as listener,
+    ):
+        yield listener
+
+
+@asynccontextmanager
+async def asked(
+    driver: Driver,
+    *names: str,
+    **options: Any,  # noqa: ANN401  # handed on
+) -> AsyncIterator[tuple[Health, Client]]:
+    """Serve the driver's health on TCP and connect a client."""
+    async with (
+        servicer_of(driver, *names, **options) as (health, servicer),
+        serving(driver, servicer) as listener,
+        connected(listener.url) as client,
+    ):
+        yield health, client
+
+
+class TracedServicer(HealthServicer):
+    """Tells when a stream has ended on the server's side."""
+
+    def __init__(self, health: Health, *, watch_interval_seconds: float) -> None:
+        super().__init__(health, watch_interval_seconds=watch_interval_seconds)
+        self.is_unwatched = asyncio.Event()
+
+    async def Watch(  # noqa: N802  # as in the service
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> None:
+        """See `HealthServicer`."""
+        try:
+            await super().Watch(request, context)
+        finally:
+            self.is_unwatched.set()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's name."""
+    path = Path(tempfile.mkdtemp(prefix="g-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not make the test wait for the first retry."""
+    monkeypatch.setattr(listener_module, "_FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(listener_module, "_MAX_RETRY_SECONDS", 0.05)
+
+
+def statuses(*red: str) -> dict[str, str]:
+    """All services, those named here red."""
+    return {name: "NOT_SERVING" if name in red else "SERVING" for name in SERVICES}
+
+
+SITUATIONS = [
+    ((), ()),
+    (("registration-socket",), ("", "readiness", "registration-socket")),
+    (("csi-driver",), ("", "readiness", "csi-driver")),
+    (("csi-probe",), ("readiness", "csi-probe")),
+    (("kubelet-registration",), ("readiness", "kubelet-registration")),
+]
+
+
+@pytest.mark.parametrize(("failing", "red"), SITUATIONS)
+async def test_each_service_is_red_for_its_own_checks_only(
+    failing: tuple[str, ...], red: tuple[str, ...]
+) -> None:
+    """`""` is /healthz, `liveness` /livez, `readiness` /readyz, and each check is itself."""
+    driver = Driver()
+    driver.reasons = dict.fromkeys(failing, "gone")
+    async with asked(driver) as (_, client):
+        assert await client.checks() == statuses(*red)
+        assert await client.list() == statuses(*red)
+
+
+async def test_a_list_asks_each_check_of_each_driver_once() -> None:
+    """Seven services are seven views of four checks."""
+    driver = Driver()
+    async with asked(driver, HOSTPATH, EBS) as (_, client):
+        await client.list()
+    assert driver.calls == dict.fromkeys(CheckName, 2)
+
+
+async def test_every_check_asks_anew() -> None:
+    """The `grpc:` probe of kubelet sees what is, not what was."""
+    driver = Driver()
+    async with asked(driver) as (_, client):
+        assert await client.check("") == "SERVING"
+        driver.reasons["csi-driver"] = "gone"
+        assert await client.check("") == "NOT_SERVING"
+        driver.reasons.clear()
+        assert await client.check("") == "SERVING"
+
+
+async def test_a_hanging_driver_is_answered_for_within_the_probe_timeout() -> None:
+    """R20: the client need not have a deadline of its own."""
+    driver = Driver()
+    driver.hangs.add("csi-probe")
+    async with asked(driver, timeout_seconds=0.1) as (_, client):
+        assert await client.check("readiness") == "NOT_SERVING"
+        assert (await client.list())["csi-probe"] == "NOT_SERVING"
+
+
+async def test_an_unknown_service_is_not_found_and_the_known_ones_are_named() -> None:
+    """As the protocol wants it."""
+    async with asked(Driver()) as (_, client):
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await client.check("etcd")
+    assert failure.value.code() == grpc.StatusCode.NOT_FOUND
+    assert failure.value.details() == (
+        "no service 'etcd'; there are: liveness, readiness, registration-socket, csi-driver,"
+        " csi-probe, kubelet-registration"
+    )
+
+
+async def test_a_watch_tells_the_status_at_once_and_each_change_when_told() -> None:
+    """Pushed by `Health.changed`, long before the next look."""
+    driver = Driver()
+    async with asked(driver) as (health, client):
+        watch = client.watch("readiness")
+        assert await watch.next() == "SERVING"
+        driver.reasons["kubelet-registration"] = "rejected"
+        health.changed()
+        assert await watch.next() == "NOT_SERVING"
+        driver.reasons.clear()
+        health.changed()
+        assert await watch.next() == "SERVING"
+
+
+async def test_a_watch_sees_changes_that_nobody_told_of() -> None:
+    """A driver's Probe changes without an event: it is asked for at each interval."""
+    driver = Driver()
+    async with asked(driver, watch_interval_seconds=0.02) as (_, client):
+        watch = client.watch("csi-probe")
+        assert await watch.next() == "SERVING"
+        driver.reasons["csi-probe"] = "not ready"
+        assert await watch.next() == "NOT_SERVING"
+        driver.reasons.clear()
+        assert await watch.next() == "SERVING"
+
+
+async def test_a_watch_does_not_repeat_a_status() -> None:
+    """Only changes are news, however often the checks are asked."""
+    driver = Driver()
+    async with asked(driver) as (health, client):
+        watch = client.watch("csi-driver")
+        assert await watch.next() == "SERVING"
+        for _ in range(3):
+            health.changed()
+            await driver.asked()
+        driver.reasons["csi-driver"] = "gone"
+        health.changed()
+        assert await watch.next() == "NOT_SERVING"
+
+
+async def test_an_unknown_service_can_be_watched_for_and_asks_nothing() -> None:
+    """The protocol keeps such a stream open, in case the service comes to be."""
+    driver = Driver()
+    async with asked(driver, watch_interval_seconds=0.01) as (health, client):
+        watch = client.watch("etcd")
+        assert await watch.next() == "SERVICE_UNKNOWN"
+        health.changed()
+        assert await client.check("liveness") == "SERVING"
+        assert not watch.call.done()
+        assert set(driver.calls.values()) == {0}
+        health.stopping()
+        assert await watch.next() is None
+
+
+async def test_all_watchers_of_a_check_share_its_calls() -> None:
+    """R08: twenty observers are one call to the driver at each look."""
+    driver = Driver()
+    async with asked(driver, watch_interval_seconds=0.2) as (_, client):
+        watches = [client.watch("csi-probe") for _ in range(20)]
+        for watch in watches:
+            assert await watch.next() == "SERVING"
+        driver.reasons["csi-probe"] = "not ready"
+        before = driver.calls["csi-probe"]
+        for watch in watches:
+            assert await watch.next() == "NOT_SERVING"
+        assert driver.calls["csi-probe"] - before <= 3
+
+
+async def test_when_nobody_watches_any_more_nothing_is_asked() -> None:
+    """The event loop sleeps."""
+    driver = Driver()
+    async with servicer_of(driver) as (health, _):
+        servicer = TracedServicer(health, watch_interval_seconds=0.01)
+        async with serving(driver, servicer) as listener, connected(listener.url) as client:
+            watch = client.watch("csi-probe")
+            assert await watch.next() == "SERVING"
+            watch.call.cancel()
+            await servicer.is_unwatched.wait()
+            health.changed()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await driver.asked()
+
+
+async def test_only_so_many_may_watch() -> None:
+    """So that streams never use up what kubelet's probe needs."""
+    async with asked(Driver(), max_watchers=1) as (_, client):
+        first = client.watch("")
+        assert await first.next() == "SERVING"
+        second = client.watch("")
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await second.next()
+        assert failure.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await client.check("") == "SERVING"
+        first.call.cancel()
+
+
+async def test_every_service_is_red_once_the_process_stops() -> None:
+    """Streams end, so that clients go elsewhere and the server stops at once."""
+    async with asked(Driver()) as (health, client):
+        watch = client.watch("liveness")
+        assert await watch.next() == "SERVING"
+        health.stopping()
+        assert await watch.next() == "NOT_SERVING"
+        assert await watch.next() is None
+        assert await client.checks() == statuses(*SERVICES)
+        assert await client.list() == statuses(*SERVICES)
+        late = client.watch("")
+        assert await late.next() == "NOT_SERVING"
+        assert await late.next() is None
+
+
+async def test_any_server_takes_the_service_in(folder: Path) -> None:
+    """The registration socket answers for health, too."""
+    driver = Driver()
+    async with servicer_of(driver) as (_, servicer):
+        server = grpc.aio.server()
+        servicer.add_to(server)
+        server.add_insecure_port(f"unix:{folder}/x-reg.sock")
+        await server.start()
+        async with connected(f"unix:{folder}/x-reg.sock") as client:
+            assert await client.check("readiness") == "SERVING"
+        await server.stop(None)
+
+
+async def test_all_interfaces_are_both_families() -> None:
+    """R47: kubelet's `grpc:` probe goes to the pod's IP, whichever family it is of."""
+    driver = Driver()
+    async with (
+        servicer_of(driver) as (_, servicer),
+        serving(driver, servicer, ":0") as listener,
+        connected(f"127.0.0.1:{listener.port}") as over_ipv4,
+        connected(f"[::1]:{listener.port}") as over_ipv6,
+    ):
+        assert await over_ipv4.check("") == "SERVING"
+        assert await over_ipv6.check("") == "SERVING"
+
+
+@pytest.mark.usefixtures("quick_retries")
+async def test_a_busy_port_is_reported_once_and_taken_when_it_is_free(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """R09: with the kernel's word for it, and without gRPC's own lines on stderr."""
+    driver = Driver()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        async with (
+            servicer_of(driver) as (_, servicer),
+            serving(driver, servicer, address) as listener,
+        ):
+            await tried(listener, 3)
+            assert driver.events == [
+                ListeningFailed(
+                    address=address,
+                    errno=errno.EADDRINUSE,
+                    problem=f"cannot listen on {address}: Address already in use;"
+                    " trying again until it works",
+                )
+            ]
+            other.close()
+            await listener.up()
+            async with connected(listener.url) as client:
+                assert await client.check("") == "SERVING"
+    assert driver.events[1:] == [ListeningStarted(address=address, url=address)]
+    assert capfd.readouterr().err == ""
+
+
+async def tried(listener: Listener, count: int) -> None:
+    """Wait until the listener has tried that many times more."""
+    tries = asyncio.Semaphore(0)
+    bind = listener._bind
+
+    async def counted() -> listener_module.Bound:
+        tries.release()
+        return await bind()
+
+    listener._bind = counted
+    for _ in range(count):
+        await tries.acquire()
+
+
+async def test_a_port_is_not_shared_with_another_grpc_server() -> None:
+    """It would be shared unasked, and half of the probes would reach the other one."""
+    other = grpc.aio.server()
+    port = other.add_insecure_port("127.0.0.1:0")
+    await other.start()
+    driver = Driver()
+    async with (
+        servicer_of(driver) as (_, servicer),
+        serving(driver, servicer, f"127.0.0.1:{port}") as listener,
+    ):
+        assert not listener.is_up
+    await other.stop(None)
+
+
+async def test_a_unix_socket_is_served_and_gone_afterwards(folder: Path) -> None:
+    """Only its owner may connect."""
+    path, driver = folder / "h.sock", Driver()
+    async with (
+        servicer_of(driver) as (_, servicer),
+        serving(driver, servicer, f"unix://{path}") as listener,
+        connected(listener.url) as client,
+    ):
+        assert await client.check("") == "SERVING"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert [one.name for one in folder.iterdir()] == ["h.sock"]
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.usefixtures("quick_retries")
+async def test_a_live_unix_socket_is_busy_and_succeeded_when_its_owner_goes(folder: Path) -> None:
+    """R54: gRPC by itself steals the path, and its stop would delete the successor's file."""
+    path, driver = folder / "h.sock", Driver()
+    async with (
+        servicer_of(driver) as (_, servicer),
+        AsyncExitStack() as later,
+        AsyncExitStack() as first,
+    ):
+        await first.enter_async_context(serving(driver, servicer, f"unix://{path}"))
+        inode = path.stat().st_ino
+        successor = await later.enter_async_context(serving(driver, servicer, f"unix://{path}"))
+        await tried(successor, 2)
+        assert path.stat().st_ino == inode
+        await first.aclose()
+        await successor.up()
+        async with connected(successor.url) as client:
+            assert await client.check("") == "SERVING"
+
+
+async def test_a_dead_predecessors_unix_socket_is_replaced(folder: Path) -> None:
+    """R10: after a crash the file is still there."""
+    path, driver = folder / "h.sock", Driver()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    async with (
+        servicer_of(driver) as (_, servicer),
+        serving(driver, servicer, f"unix://{path}") as listener,
+        connected(listener.url) as client,
+    ):
+        assert await client.check("") == "SERVING"
+
+
+async def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
+    """A mistyped path costs a report, not a file."""
+    path, driver = folder / "h.sock", Driver()
+    path.write_text("precious")
+    async with (
+        servicer_of(driver) as (_, servicer),
+        serving(driver, servicer, f"unix://{path}") as listener,
+    ):
+        assert not listener.is_up
+    assert path.read_text() == "precious"
+    assert [one.name for one in folder.iterdir()] == ["h.sock"]

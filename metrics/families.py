@@ -215,9 +215,9 @@ class BuildInfo:
             "gauge",
         )
         labels = {
-            "version": self.version,
-            "revision": self.revision,
             "python_version": self.python_version,
+            "revision": self.revision,
+            "version": self.version,
         }
         family.samples.append(Sample(family.name, labels, 1))
         yield family

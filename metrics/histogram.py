@@ -1,4 +1,4 @@
-"""One histogram: counts observations by bucket, and gives its samples in the order of the Go client.
+"""One histogram: counts observations by bucket, and gives its samples in the Go client's order.
 
 What is observed, and under which name, is not here (`families`, `sidecar_histogram`).
 """
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from prometheus_client.samples import Sample
-from prometheus_client.utils import floatToGoString
+
+from metrics.go_numbers import openmetrics_float
 
 
 class Histogram:
@@ -34,6 +35,6 @@ class Histogram:
         """Yield the buckets upwards with `le` as the last label, then the sum, then the count."""
         total = 0
         for bound, total in zip((*self._bounds, math.inf), accumulate(self._counts), strict=True):
-            yield Sample(f"{name}_bucket", {**labels, "le": floatToGoString(bound)}, total)
+            yield Sample(f"{name}_bucket", {**labels, "le": openmetrics_float(bound)}, total)
         yield Sample(f"{name}_sum", labels, self._sum_seconds)
         yield Sample(f"{name}_count", labels, total)

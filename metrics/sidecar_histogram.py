@@ -10,9 +10,7 @@ from metrics.histogram import Histogram
 
 NAME = "csi_sidecar_operations_seconds"
 
-_HELP = (
-    "[ALPHA] Container Storage Interface operation duration with gRPC error code status total"
-)
+_HELP = "[ALPHA] Container Storage Interface operation duration with gRPC error code status total"
 
 BUCKETS_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
 

@@ -39,9 +39,8 @@ _CHANNEL_OPTIONS = (
     # Each channel has its own connection: never one that another part of the process broke.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    # No back-off is set: a failed channel is given up, and a short one would also bound how long
+    # a throttled driver may take to accept a connection.
 )
 
 _MAX_DETAIL_CHARACTERS = 1024

@@ -541,9 +541,10 @@ async def test_two_drivers_are_served_independently(
         before = kubelet.mark()
         await other.crash()
         os.unlink(socket_path(settings))
-        again = await kubelet.wait_for_record(Notified, after=before)
-        assert again.socket_path == socket_path(settings)
-        assert again.is_accepted
+        again = await kubelet.wait_for_record(
+            GetInfoAnswered, lambda asked: asked.socket_path == socket_path(settings), after=before
+        )
+        assert again.answer.driver_name == "x.csi.example.com"
 
 
 async def test_the_live_questions_say_what_is_wrong(

@@ -594,6 +594,18 @@ async def test_sockets_in_new_and_old_sub_folders_are_found(
     assert sorted(kubelet.csinode) == ["new.example.com", "old.example.com"]
 
 
+async def test_a_symbolic_link_to_a_folder_is_not_entered(
+    root: Path, folder: Path, driver: SimulatedDriver, registrar: Registrar
+) -> None:
+    os.mkdir(root / "elsewhere")
+    os.symlink(root / "elsewhere", folder / "a")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(root / "elsewhere" / "b.sock"))
+        async with registrar, SimulatedKubelet(folder, timings=FAST) as kubelet:
+            await accepted(kubelet)
+    assert [each.socket_path for each in kubelet.of(SocketCreated)] == [str(registrar.socket_path)]
+
+
 async def test_a_folder_that_is_moved_in_brings_its_sockets(
     kubelet: SimulatedKubelet, driver: SimulatedDriver, root: Path, folder: Path
 ) -> None:

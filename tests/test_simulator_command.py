@@ -114,7 +114,7 @@ def folder(root: Path) -> Path:
         ([], ["kubelet", "driver", "demo"]),
         (["kubelet"], ["--kubelet-version {1.34,1.36}", "--map-path", "--for", "example:"]),
         (["driver"], ["--csi-address", "--delay METHOD=DURATION", "--black-hole", "Probe"]),
-        (["demo"], ["--registrar COMMAND", "SIGTERM", "example:"]),
+        (["demo"], ["--registrar COMMAND", "SIGTERM", "examples:"]),
     ],
 )
 async def test_help_says_what_there_is(argv: list[str], texts: list[str]) -> None:

@@ -34,6 +34,7 @@ class CSIListener:
         self._speaking = asyncio.Event()
         self._speaking.set()
         self._readers: dict[str, AuthorityReader] = {}
+        self._clients: set[socket.socket] = set()
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -45,8 +46,11 @@ class CSIListener:
         async with contextlib.AsyncExitStack() as stack:
             listening = stack.enter_context(socket.socket(socket.AF_UNIX))
             _listen(listening, self._csi_address)
+            stack.callback(self._close_clients)
             tasks = await stack.enter_async_context(RunningTasks())
-            tasks.create_task(self._accept_forever(listening, tasks), name="CSI socket")
+            loop = asyncio.get_running_loop()
+            loop.add_reader(listening, self._accept, listening, tasks)
+            stack.callback(loop.remove_reader, listening)
             self._stack = stack.pop_all()
         return self
 
@@ -66,10 +70,17 @@ class CSIListener:
         reader = self._readers.get(peer.removeprefix("unix-abstract:"))
         return reader.authority if reader else ""
 
-    async def _accept_forever(self, listening: socket.socket, tasks: asyncio.TaskGroup) -> None:
-        while True:
-            client, _ = await asyncio.get_running_loop().sock_accept(listening)
-            tasks.create_task(self._carry(client), name="CSI connection")
+    def _accept(self, listening: socket.socket, tasks: RunningTasks) -> None:
+        client, _ = listening.accept()
+        client.settimeout(0)
+        self._clients.add(client)
+        tasks.create_task(self._carry(client), name="CSI connection")
+
+    def _close_clients(self) -> None:
+        """Close what is left: a task that is cancelled before it began closes nothing."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
 
     async def _carry(self, client: socket.socket) -> None:
         with client, socket.socket(socket.AF_UNIX) as server:
@@ -84,6 +95,7 @@ class CSIListener:
                 await self._pump_both_ways(client, server, reader)
             finally:
                 del self._readers[name]
+                self._clients.discard(client)
 
     async def _pump_both_ways(
         self, client: socket.socket, server: socket.socket, reader: AuthorityReader

@@ -34,8 +34,9 @@ kubelet, a crash of the driver and its return in another version, and the end of
 SIGTERM. Ends with status 0 only if every step was seen."""
 
 EPILOG = """\
-example:
-  csi-registration-simulator demo"""
+examples:
+  csi-registration-simulator demo
+  csi-registration-simulator demo --registrar='my-registrar --v=5' --step-timeout=1m"""
 
 _HOST_FOLDER = "/var/lib/kubelet/plugins"
 _STEP_SECONDS = 30.0

@@ -17,7 +17,8 @@ from csi_registration_simulator.printing import Printer
 DESCRIPTION = f"""\
 Serves the CSI Identity service and NodeGetInfo on a unix socket, and prints each call with the
 seconds since the start. It can be slow, failing, not ready or mute.
-METHOD is one of {", ".join(METHODS)}. Ends on SIGINT and SIGTERM."""
+METHOD is one of {", ".join(METHODS)}.
+Ends on SIGINT and SIGTERM."""
 
 EPILOG = """\
 examples:

@@ -119,7 +119,7 @@ class SimulatedKubelet(Recorder):
         await self.start()
 
     def silence(self) -> None:
-        """Look at the folder no more, as a kubelet does that hangs. Begun calls are ended."""
+        """Look at the folder no more, as a kubelet that hangs. Calls that have begun go on."""
         if not self._living.reconciler.is_paused:
             self._living.reconciler.is_paused = True
             self._living.watch.pause()
@@ -157,7 +157,7 @@ class SimulatedKubelet(Recorder):
             raise RuntimeError("this kubelet does not run")
         return self._life
 
-    def _new_reconciler(self, tasks: asyncio.TaskGroup) -> Reconciler:
+    def _new_reconciler(self, tasks: RunningTasks) -> Reconciler:
         volume_plugin = CSIVolumePlugin(
             self.csinode, self._refusals, self._timings, self._local_path, self.record
         )

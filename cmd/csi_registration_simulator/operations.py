@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from csi_registration_simulator.kubelet_rules import Timings
+from csi_registration_simulator.task_groups import RunningTasks
 
 
 class OperationError(Exception):
@@ -27,7 +28,7 @@ class Operations:
     A path's back-off outlives the file at that path: only a success ends it.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup, timings: Timings) -> None:
+    def __init__(self, tasks: RunningTasks, timings: Timings) -> None:
         self._tasks = tasks
         self._timings = timings
         self._entries: dict[str, _Entry] = {}

@@ -75,13 +75,12 @@ class Reconciler:
             await asyncio.sleep(timings.tick_seconds)
 
     def reconcile(self) -> None:
-        """Start what is due. Deregistrations come first; they keep a path busy for this tick."""
+        """Start what is due; what is deregistered now is registered at a later tick."""
         for plugin in list(self.actual.values()):
             if self.desired.get(plugin.socket_path) != plugin.generation:
                 self._start_deregistering(plugin)
         for socket_path, generation in self.desired.items():
-            known = self.actual.get(socket_path)
-            if known is None or known.generation != generation:
+            if socket_path not in self.actual:
                 self._start_registering(socket_path, generation)
 
     def _start_deregistering(self, plugin: Plugin) -> None:

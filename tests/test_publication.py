@@ -1,0 +1,75 @@
+"""Publishing when the folder does not take it: nothing half-done stays, nothing live is lost."""
+
+import os
+
+import pytest
+
+from registrar.errors import PublicationError
+from registrar.publication import Publication
+from registrar.registration_socket import Holder
+
+NOBODY = 65534
+
+
+def new_publication(folder: str) -> Publication:
+    return Publication(f"{folder}/x.io-reg.sock", lambda _server: None)
+
+
+async def test_a_folder_that_does_not_let_us_is_named_and_nothing_is_left(folder: str) -> None:
+    """R41."""
+    os.chmod(folder, 0o755)  # noqa: S103 - nobody must get in, and may not write
+    publication = new_publication(folder)
+    os.seteuid(NOBODY)
+    try:
+        with pytest.raises(PublicationError, match=f"permission denied .* for user {NOBODY}"):
+            await publication.publish(lambda: None)
+    finally:
+        os.seteuid(0)
+    assert os.listdir(folder) == []
+
+
+async def test_if_the_name_is_taken_in_between_the_listener_is_given_up(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = new_publication(folder)
+    os.mkdir(publication.socket.path)
+    monkeypatch.setattr(publication.socket, "check_replaceable", lambda: None)
+    with pytest.raises(PublicationError, match="cannot be published: Is a directory"):
+        await publication.publish(lambda: None)
+    assert os.listdir(folder) == ["x.io-reg.sock"]
+
+
+async def test_publishing_again_replaces_the_listener_without_a_gap(folder: str) -> None:
+    publication = new_publication(folder)
+    published: list[int] = []
+
+    def on_published() -> None:
+        published.append(os.stat(publication.socket.path).st_ino)
+        assert publication.look() is Holder.OURS
+
+    await publication.publish(on_published)
+    await publication.publish(on_published)
+    assert published[0] != published[1]
+    assert os.listdir(folder) == ["x.io-reg.sock"]
+    await publication.withdraw()
+    assert os.listdir(folder) == []
+
+
+async def test_a_failed_publication_leaves_the_live_one_alone(folder: str) -> None:
+    publication = new_publication(folder)
+    await publication.publish(lambda: None)
+    os.chmod(folder, 0o555)  # noqa: S103 - nobody must get in, and may not write
+    os.seteuid(NOBODY)
+    try:
+        with pytest.raises(PublicationError):
+            await publication.publish(lambda: None)
+        with pytest.raises(PublicationError):
+            publication.announce_again()
+    finally:
+        os.seteuid(0)
+    assert publication.look() is Holder.OURS
+    await publication.withdraw()
+
+
+async def test_withdrawing_what_was_never_published_is_no_trouble(folder: str) -> None:
+    await new_publication(f"{folder}/gone").withdraw()

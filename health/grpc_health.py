@@ -105,10 +105,12 @@ class HealthServicer:
         last = None
         while True:
             change = self._health.next_change()
+            # Taken before asking: a stop that comes in between has not been told yet.
+            is_stopping = self._health.is_stopping
             status = await self._status(service)
             if status != last:
                 yield status
-            if self._health.is_stopping:
+            if is_stopping:
                 return
             last = status
             await self._next_look(change, is_known=status != _SERVICE_UNKNOWN)

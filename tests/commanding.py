@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -13,6 +14,9 @@ from pathlib import Path
 from registrar.settings import DriverSettings
 
 REGISTRAR = str(Path(sys.executable).with_name("csi-node-driver-registrar"))
+LIVENESSPROBE = str(Path(sys.executable).with_name("livenessprobe"))
+
+_URL = re.compile(r'url="(http://[^"]+)"')
 
 
 class RunningCommand:
@@ -48,6 +52,25 @@ class RunningCommand:
                     await self._grown.wait()
         except TimeoutError as error:
             raise TimeoutError(f"no {text!r} within {timeout_seconds} s in:\n{self.log}") from error
+
+    async def url(self) -> str:
+        """Return where its HTTP server listens, once it does."""
+        await self.wait_for_log('url="http')
+        found = _URL.search(self.log)
+        assert found is not None
+        return found[1]
+
+    @property
+    def open_files(self) -> int:
+        """How many file descriptors it has."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    @property
+    def resident_bytes(self) -> int:
+        """How much memory it holds (VmRSS)."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
 
     async def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
         """Send a signal; return the exit status and how many seconds it took."""

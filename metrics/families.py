@@ -62,7 +62,7 @@ def _info(driver: DriverValues) -> _Values:
     return ((labels, 1),)
 
 
-DRIVER_FAMILIES = (
+REGISTRATION_FAMILIES = (
     DriverFamily(
         "registered",
         "gauge",
@@ -125,6 +125,17 @@ DRIVER_FAMILIES = (
         _one(lambda driver: driver.has_registration_socket),
     ),
     DriverFamily(
+        "driver_info",
+        "gauge",
+        "Always 1: the version that the driver gives, and the path of its registration socket, as "
+        "the host sees it where that is known. A new version replaces the old series.",
+        _info,
+    ),
+)
+"""What became of the registration of each driver."""
+
+CSI_FAMILIES = (
+    DriverFamily(
         "csi_socket_present",
         "gauge",
         "Whether the driver's own socket is at its path (1) or not (0), even if nobody listens on "
@@ -158,14 +169,10 @@ DRIVER_FAMILIES = (
         "checks and by the look each --monitor-interval.",
         _each("result", lambda driver: driver.probes),
     ),
-    DriverFamily(
-        "driver_info",
-        "gauge",
-        "Always 1: the version that the driver gives, and the path of its registration socket, as "
-        "the host sees it where that is known. A new version replaces the old series.",
-        _info,
-    ),
 )
+"""How each driver fares, whether it is registered by this process or not."""
+
+DRIVER_FAMILIES = (*REGISTRATION_FAMILIES, *CSI_FAMILIES)
 
 
 def call_durations(drivers: Mapping[str, DriverValues]) -> Metric:

@@ -5,13 +5,13 @@ nothing else makes one: no event before or after leaves a trace.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 
 from metrics.driver_values import CALL_BUCKETS_SECONDS, DriverValues, Outcome
-from metrics.families import DRIVER_FAMILIES, call_durations, http_requests
+from metrics.families import DRIVER_FAMILIES, DriverFamily, call_durations, http_requests
 from metrics.histogram import Histogram
 from metrics.sidecar_histogram import SidecarHistogram
 from registrar.observer import (
@@ -48,6 +48,7 @@ class MetricsObserver:
         self,
         registry: CollectorRegistry,
         *,
+        families: Sequence[DriverFamily] = DRIVER_FAMILIES,
         clock: Callable[[], float] = time.time,
         host_path: Callable[[str], str] = str,
     ) -> None:
@@ -55,10 +56,13 @@ class MetricsObserver:
 
         Args:
             registry: the caller's.
+            families: what to show of each driver, beside its calls. Who registers no driver leaves
+                out what would only say that none is registered.
             clock: gives Unix seconds.
             host_path: turns the path of a registration socket as this process sees it into the
                 host's, where that is known, and must not raise.
         """
+        self._families = families
         self._clock = clock
         self._host_path = host_path
         self._names: dict[str, str] = {}
@@ -109,7 +113,7 @@ class MetricsObserver:
     def collect(self) -> Iterator[Metric]:
         """Yield all families (`prometheus_client.registry.Collector`)."""
         drivers = dict(sorted(self._drivers.items()))
-        for family in DRIVER_FAMILIES:
+        for family in self._families:
             yield family.collect(drivers)
         yield call_durations(drivers)
         yield self._sidecar_histogram.family()

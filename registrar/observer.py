@@ -51,6 +51,36 @@ class ProbeResult(StrEnum):
     TIMEOUT = "timeout"
 
 
+class SilenceCause(StrEnum):
+    """Why kubelet has not registered the driver, as far as that can be told from inside."""
+
+    OTHER_FOLDER = "other_folder"
+    """The registration folder is not the one in kubelet's root."""
+    PLUGINS_FOLDER = "plugins_folder"
+    """The registration folder is `plugins`, and kubelet watches `plugins_registry`."""
+    POD_VOLUME = "pod_volume"
+    """The registration folder is a volume of the pod, such as an emptyDir."""
+    NO_VOLUME = "no_volume"
+    """The registration folder is the container's own."""
+    FOLDER_DELETED = "folder_deleted"
+    """The registration folder has been removed on the host."""
+    MOUNTED_OVER = "mounted_over"
+    """The registration folder is a file system of its own, which kubelet may not see."""
+    INOTIFY_USED_UP = "inotify_used_up"
+    """The kernel gives kubelet's user no watch any more."""
+    BROKEN_WATCH = "broken_watch"
+    """kubelet lives and should see the socket."""
+    BACK_OFF = "back_off"
+    """kubelet may still avoid the path because of a dead socket there."""
+    OWN_SLOWNESS = "own_slowness"
+    """This process does not answer within kubelet's second."""
+    NO_VERDICT = "no_verdict"
+    """kubelet asked and was answered, and is waiting for something else."""
+    KUBELET_GONE = "kubelet_gone"
+    """kubelet called before, and does not any more."""
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that happened to the driver behind one `--csi-address`."""
@@ -181,12 +211,14 @@ class VerdictReceived(DriverEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletSilent(DriverEvent):
-    """kubelet has not called although the socket has been there for long enough."""
+    """kubelet owes a call, or its verdict, for longer than it should take."""
 
     silent_seconds: float
     diagnosis: str
     retry_seconds: float
     """Until the socket is announced once more, if kubelet still has not called."""
+    cause: SilenceCause = SilenceCause.UNKNOWN
+    """What the diagnosis names first."""
 
 
 class Observer(Protocol):

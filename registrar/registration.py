@@ -49,6 +49,10 @@ class Registration:
         self._silent_since = now + NODE_GET_INFO_LIMIT_SECONDS
         self._silence_interval_seconds = self._silence_timeout_seconds
 
+    def get_info_missed(self, now: float) -> None:
+        """Take note that the answer came too late, so no verdict will follow from it."""
+        self._silent_since = now
+
     def verdict_received(self, now: float, *, is_accepted: bool, error: str) -> None:
         """Take kubelet's verdict; it counts only while the socket that it came to is published."""
         if self.state in (State.WAITING, State.STANDBY):

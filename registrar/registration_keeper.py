@@ -3,7 +3,6 @@
 When to look is not here (`supervisor`), nor what is due when (`registration`).
 """
 
-import os
 from collections.abc import Callable
 
 import grpc.aio
@@ -11,7 +10,7 @@ import grpc.aio
 from pluginregistration.v1 import registration_pb2_grpc
 from registrar.driver_watch import IdentifiedDriver
 from registrar.errors import PublicationError, RegistrationRefused
-from registrar.kubelet_silence import describe_missing_verdict, describe_silence
+from registrar.kubelet_silence import KubeletProbe, Silence, describe_deleted_folder, diagnose
 from registrar.observer import (
     Announced,
     AnnouncementReason,
@@ -25,10 +24,17 @@ from registrar.observer import (
     VerdictReceived,
 )
 from registrar.publication import AddServices, Publication
-from registrar.registration import Registration
+from registrar.registration import NODE_GET_INFO_LIMIT_SECONDS, Registration
 from registrar.registration_service import RegistrationService
 from registrar.registration_socket import Holder
 from registrar.settings import DriverSettings, OnRegistrationFailure
+
+_VERDICT_SECONDS = 5.0
+"""A verdict follows GetInfo within a second, if neither the driver nor the API server hangs."""
+
+_PACE_SECONDS = 1.0
+_LONGEST_PACE_SECONDS = 2.0
+"""`keep` is called every second; with more than this between two calls the process stood still."""
 
 
 class RegistrationKeeper:
@@ -46,6 +52,7 @@ class RegistrationKeeper:
         add_services: tuple[AddServices, ...],
         clock: Callable[[], float],
         wake: Callable[[], None],
+        kubelet_probe: Callable[[], KubeletProbe | None] = lambda: None,
     ) -> None:
         self.driver_name = driver.name
         self.problem: str | None = None
@@ -63,16 +70,36 @@ class RegistrationKeeper:
         self._answer_told = driver.answer
         self._was_up = True
         self._has_socket: bool | None = None
+        self._kubelet_probe = kubelet_probe
+        self._diagnosis = ""
+        self._is_get_info_missed = False
+        self._has_reported_verdict_missing = False
+        self._kept_at = clock()
+        self._standstill_seconds = 0.0
+        self._dead_socket_at: float | None = None
+
+    @property
+    def diagnosis(self) -> str:
+        """Why kubelet does not call; empty if it owes no call, or not for long enough."""
+        return self._diagnosis if self.registration.state is State.ANNOUNCED else ""
 
     def get_info_received(self) -> None:
         """Take note that kubelet asked who is here."""
         self.registration.get_info_received(self._clock())
+        self._diagnosis = ""
+        self._is_get_info_missed = self._has_reported_verdict_missing = False
         self._observer.notify(
             GetInfoReceived(csi_address=self._settings.csi_address, driver_name=self.driver_name)
         )
 
+    def get_info_missed(self) -> None:
+        """Take note that the answer came too late for kubelet."""
+        self._is_get_info_missed = True
+        self.registration.get_info_missed(self._clock())
+
     def verdict_received(self, *, is_accepted: bool, error: str) -> None:
         """Take note of kubelet's verdict; what follows from it is done outside of its call."""
+        self._diagnosis = ""
         now, before = self._clock(), self.registration.state
         published_at = self.registration.published_at
         self.registration.verdict_received(now, is_accepted=is_accepted, error=error)
@@ -95,11 +122,13 @@ class RegistrationKeeper:
             RegistrationRefused: if kubelet refused, and the settings say to stop then.
         """
         self._stop_if_refused()
+        self._note_pace()
         self._note_driver(driver, is_up=is_up)
         try:
             await self._act_on(self._publication.look())
         except PublicationError as error:
-            self._blocked(str(error))
+            deleted = describe_deleted_folder(self._publication.socket.folder)
+            self._blocked(f"{error}; {deleted}" if deleted else str(error))
 
     def check_socket(self) -> None:
         """Return if a live socket is at the path: ours or a peer's.
@@ -137,8 +166,7 @@ class RegistrationKeeper:
     async def _act_on(self, holder: Holder) -> None:
         await self._note_holder(holder)
         reason = self.registration.due_announcement(holder, self._clock())
-        if reason is AnnouncementReason.SILENCE:
-            self._report_silence()
+        self._report_silence_if_any(reason)
         if reason is not None:
             await self._announce(reason, holder)
         self._report_socket(is_present=reason is not None or holder in (Holder.OURS, Holder.PEER))
@@ -146,6 +174,8 @@ class RegistrationKeeper:
     async def _note_holder(self, holder: Holder) -> None:
         """Follow what became of the path since the last look."""
         before, now = self.registration.state, self._clock()
+        if self.registration.published_at is None and holder is Holder.DEAD:
+            self._dead_socket_at = now
         if self.registration.published_at is None or holder is Holder.OURS:
             return
         if holder is not Holder.PEER:
@@ -167,6 +197,9 @@ class RegistrationKeeper:
         before = self.registration.state
         self.registration.announced(self._clock())
         self.problem = None
+        self._standstill_seconds = 0.0
+        if reason is not AnnouncementReason.SILENCE:
+            self._diagnosis = ""
         self._observer.notify(
             Announced(
                 csi_address=self._settings.csi_address,
@@ -215,19 +248,58 @@ class RegistrationKeeper:
                 )
             )
 
-    def _report_silence(self) -> None:
-        silent_seconds = self.registration.silent_seconds(self._clock()) or 0.0
-        folder, own_name = os.path.split(self._publication.socket.path)
-        describe = describe_missing_verdict if self.registration.has_get_info else describe_silence
+    def _note_pace(self) -> None:
+        """Notice that this process did not run when it should have, for lack of CPU or frozen."""
+        now = self._clock()
+        if now - self._kept_at > _LONGEST_PACE_SECONDS:
+            self._standstill_seconds += now - self._kept_at - _PACE_SECONDS
+        self._kept_at = now
+
+    def _report_silence_if_any(self, due: AnnouncementReason | None) -> None:
+        silent_seconds = self.registration.silent_seconds(self._clock())
+        if due is AnnouncementReason.SILENCE and silent_seconds is not None:
+            self._report_silence(silent_seconds, self.registration.next_silence_interval())
+        elif not self._has_reported_verdict_missing and self._is_verdict_overdue():
+            self._has_reported_verdict_missing = True
+            waited = self._seconds_since(self.registration.last_get_info_at) or 0.0
+            limit = 0.0 if self._is_get_info_missed else NODE_GET_INFO_LIMIT_SECONDS
+            retry_seconds = limit + self._settings.kubelet_silence_seconds - waited
+            self._report_silence(waited, max(0.0, retry_seconds))
+
+    def _is_verdict_overdue(self) -> bool:
+        is_owed = self.registration.state is State.ANNOUNCED and self.registration.has_get_info
+        waited = self._seconds_since(self.registration.last_get_info_at) or 0.0
+        return is_owed and waited > _VERDICT_SECONDS and self._settings.kubelet_silence_seconds > 0
+
+    def _report_silence(self, silent_seconds: float, retry_seconds: float) -> None:
+        diagnosis = diagnose(self._silence(silent_seconds))
+        self._diagnosis = diagnosis.text
         self._observer.notify(
             KubeletSilent(
                 csi_address=self._settings.csi_address,
                 driver_name=self.driver_name,
                 silent_seconds=silent_seconds,
-                diagnosis=describe(folder, own_name),
-                retry_seconds=self.registration.next_silence_interval(),
+                diagnosis=diagnosis.text,
+                retry_seconds=retry_seconds,
+                cause=diagnosis.cause,
             )
         )
+
+    def _silence(self, silent_seconds: float) -> Silence:
+        return Silence(
+            socket_path=self._publication.socket.path,
+            kubelet_registration_path=self._settings.kubelet_registration_path,
+            silent_seconds=silent_seconds,
+            seconds_since_get_info=self._seconds_since(self.registration.last_get_info_at),
+            has_get_info=self.registration.has_get_info,
+            is_get_info_missed=self._is_get_info_missed,
+            standstill_seconds=self._standstill_seconds,
+            dead_socket_seconds_ago=self._seconds_since(self._dead_socket_at),
+            kubelet_probe=self._kubelet_probe(),
+        )
+
+    def _seconds_since(self, then: float | None) -> float | None:
+        return None if then is None else self._clock() - then
 
     def _add_services(self, server: grpc.aio.Server) -> None:
         registration_pb2_grpc.add_RegistrationServicer_to_server(

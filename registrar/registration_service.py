@@ -25,6 +25,9 @@ class KubeletCalls(Protocol):
     def get_info_received(self) -> None:
         """Take note that kubelet asked who is here."""
 
+    def get_info_missed(self) -> None:
+        """Take note that the last answer to that came too late for kubelet."""
+
     def verdict_received(self, *, is_accepted: bool, error: str) -> None:
         """Take note of kubelet's verdict; the error is empty if it accepted."""
 
@@ -44,13 +47,24 @@ class RegistrationService(registration_pb2_grpc.RegistrationServicer):
     async def GetInfo(  # noqa: N802 - the method's name in the protocol
         self,
         request: registration_pb2.InfoRequest,  # noqa: ARG002 - empty in the protocol
-        context: grpc.aio.ServicerContext[  # noqa: ARG002
+        context: grpc.aio.ServicerContext[
             registration_pb2.InfoRequest, registration_pb2.PluginInfo
         ],
     ) -> registration_pb2.PluginInfo:
         """Return who is behind this socket."""
         self._calls.get_info_received()
+        context.add_done_callback(self._get_info_done)  # type: ignore[arg-type] # any callable does
         return self._info
+
+    def _get_info_done(
+        self,
+        context: grpc.aio.ServicerContext[
+            registration_pb2.InfoRequest, registration_pb2.PluginInfo
+        ],
+    ) -> None:
+        """See whether kubelet's second was over before the answer was out."""
+        if context.cancelled() or context.time_remaining() == 0:
+            self._calls.get_info_missed()
 
     async def NotifyRegistrationStatus(  # noqa: N802 - the method's name in the protocol
         self,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from registrar.driver_watch import DriverWatch, IdentifiedDriver
 from registrar.errors import DriverError, PublicationError
 from registrar.identity_client import IdentityClient
+from registrar.kubelet_silence import KubeletProbe
 from registrar.observer import AnnouncementReason, Observer, State
 from registrar.publication import AddServices
 from registrar.registration_keeper import RegistrationKeeper
@@ -38,6 +39,8 @@ class Status:
     """Why the socket cannot be published; None while it is."""
     kubelet_error: str
     """kubelet's last refusal in its own words; empty once it has accepted."""
+    kubelet_silence: str
+    """Why kubelet does not call, as far as that can be told; empty unless it owes a call."""
     registration_socket_path: str | None
 
 
@@ -66,6 +69,7 @@ class Supervisor:
             on_change=self._wake.set,
         )
         self._current: RegistrationKeeper | None = None
+        self._kubelet_probe: tuple[str, float] | None = None
 
     async def run(self, further_services: Iterable[AddServices] = ()) -> None:
         """Keep the driver registered until cancelled; leave no file of ours behind.
@@ -88,6 +92,10 @@ class Supervisor:
             self._current.registration.request(AnnouncementReason.REQUESTED)
             self._wake.set()
 
+    def kubelet_probed(self, version: str) -> None:
+        """Take note that kubelet probes this process: it lives, and says its version."""
+        self._kubelet_probe = (version, self._clock())
+
     @property
     def label(self) -> str:
         """The driver's name, or the address of its socket as long as the name is unknown."""
@@ -108,6 +116,7 @@ class Supervisor:
             driver_problem=self._watch.problem,
             publication_problem=current.problem if current else None,
             kubelet_error=current.registration.kubelet_error if current else "",
+            kubelet_silence=current.diagnosis if current else "",
             registration_socket_path=driver.registration_socket_path if driver else None,
         )
 
@@ -189,4 +198,11 @@ class Supervisor:
             add_services=self._further_services,
             clock=self._clock,
             wake=self._wake.set,
+            kubelet_probe=self._last_kubelet_probe,
         )
+
+    def _last_kubelet_probe(self) -> KubeletProbe | None:
+        if self._kubelet_probe is None:
+            return None
+        version, at = self._kubelet_probe
+        return KubeletProbe(version=version, seconds_ago=self._clock() - at)

@@ -249,6 +249,7 @@ async def test_where_ipv6_is_off_ipv4_is_enough(
         ("127.0.0.1", "localhost:{}"),
         ("::1", "localhost:{}"),
         ("::1", "[::1]:{}"),
+        ("::1", ":{}"),
     ],
 )
 async def test_a_busy_port_is_reported_once_and_taken_when_it_is_free(

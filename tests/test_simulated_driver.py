@@ -274,8 +274,18 @@ async def test_a_client_that_does_not_speak_http2_harms_nobody(driver: Simulated
     assert await name_at(driver.csi_address) == "a.example.com"
 
 
+async def test_two_channels_are_two_connections(
+    driver: SimulatedDriver, channel: grpc.aio.Channel
+) -> None:
+    async with connecting(driver.csi_address, authority="localhost") as other:
+        await probe(channel)
+        await probe(other)
+        assert driver._listener is not None
+        assert len(driver._listener._clients) == 2
+
+
 async def test_many_clients_are_served_at_a_time(driver: SimulatedDriver) -> None:
-    names = await asyncio.gather(*[name_at(driver.csi_address) for _ in range(20)])
+    names = await asyncio.gather(*[name_at(driver.csi_address) for _ in range(200)])
     assert set(names) == {"a.example.com"}
 
 

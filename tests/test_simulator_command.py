@@ -232,6 +232,15 @@ async def test_a_signal_ends_kubelet_and_driver_with_status_0(
     assert not (root / "csi.sock").exists()
 
 
+async def test_a_second_signal_ends_the_process_at_once() -> None:
+    signalled = __main__._listen_for_signals()
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    os.kill(os.getpid(), signal.SIGTERM)
+    await signalled.wait()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 async def test_kubelet_and_driver_register_a_real_registrar(folder: Path, root: Path) -> None:
     host_path = "/var/lib/kubelet/plugins/a.example.com"
     csi_address = f"--csi-address={root}/csi.sock"

@@ -6,6 +6,7 @@ from functools import partial
 from health.checks import Check, CheckName
 from health.errors import Unhealthy
 from registrar.errors import RegistrarError
+from registrar.kubelet_refusals import with_explanation
 from registrar.observer import State
 from registrar.supervisor import Status, Supervisor
 
@@ -65,7 +66,8 @@ def check_registration(status: Status) -> None:
     words = _NOT_REGISTERED[status.state]
     because = {
         State.WAITING: status.publication_problem or status.driver_problem,
-        State.REJECTED: status.kubelet_error,
+        State.ANNOUNCED: status.kubelet_silence,
+        State.REJECTED: with_explanation(status.kubelet_error),
     }.get(status.state)
     since = f"for {status.state_seconds:.0f} s"
     raise Unhealthy(f"{status.state} {since}: {words}{f': {because}' if because else ''}")

@@ -1,7 +1,7 @@
 """One run in the role of kubernetes-csi livenessprobe: `/healthz` is the driver's Probe."""
 
 import functools
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from csi_node_driver_registrar.config import LivenessConfig
 from csi_node_driver_registrar.driver_checks import check_probe, in_words
@@ -9,12 +9,14 @@ from csi_node_driver_registrar.fan_out import FanOut
 from csi_node_driver_registrar.health_log import HealthLog
 from csi_node_driver_registrar.lifetime import Lifetime, run_until_stopped
 from csi_node_driver_registrar.log_observer import LogObserver
+from csi_node_driver_registrar.measuring import Measuring
 from csi_node_driver_registrar.registrar_run import CHECK_MARGIN_SECONDS
+from health import observer as health_events
 from health.addresses import parse_address
 from health.checks import Check, CheckName
 from health.endpoints import health_routes
 from health.http_server import serving_http
-from health.overall import LIVENESSPROBE_ENDPOINTS, examining
+from health.overall import LIVENESSPROBE_ENDPOINTS, Health, examining
 from registrar.driver_watch import DriverWatch
 from registrar.identity_client import IdentityClient
 from registrar.observer import Event
@@ -34,33 +36,39 @@ async def run_livenessprobe(config: LivenessConfig) -> None:
 
 
 async def _run(config: LivenessConfig, lifetime: Lifetime) -> None:
-    events, limit = FanOut[Event](LogObserver().notify), config.probe_timeout_seconds
-    health_log = HealthLog()
+    measuring = Measuring()
+    events = FanOut[Event](LogObserver().notify, measuring.notify)
+    observer = FanOut[health_events.Event](HealthLog().notify, measuring.notify_health)
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(IdentityClient(config.csi_address, limit, events))
-        check = Check(
-            name=CheckName.CSI_PROBE,
-            driver=lambda: client.driver_name or config.csi_address,
-            ask=in_words(functools.partial(check_probe, client.probe)),
+        client = await stack.enter_async_context(
+            IdentityClient(config.csi_address, config.probe_timeout_seconds, events)
         )
-        health = await stack.enter_async_context(
-            examining(
-                [check],
-                LIVENESSPROBE_ENDPOINTS,
-                timeout_seconds=limit + CHECK_MARGIN_SECONDS,
-                observer=health_log,
-            )
-        )
+        health = await stack.enter_async_context(_examining(client, config, observer))
         lifetime.on_stop(health.stopping)
-        await stack.enter_async_context(
-            serving_http(
-                parse_address(config.http_endpoint),
-                health_routes(health),
-                tasks=lifetime.tasks,
-                observer=health_log,
-            )
-        )
+        metrics = measuring.route(config.metrics_path)
+        for endpoint, routes in (
+            (config.http_endpoint, [*health_routes(health), metrics]),
+            (config.metrics_address, [metrics]),
+        ):
+            if endpoint:
+                await stack.enter_async_context(
+                    serving_http(
+                        parse_address(endpoint), routes, tasks=lifetime.tasks, observer=observer
+                    )
+                )
         await _watch(client, events).run()
+
+
+def _examining(
+    client: IdentityClient, config: LivenessConfig, observer: health_events.Observer
+) -> AbstractAsyncContextManager[Health]:
+    check = Check(
+        name=CheckName.CSI_PROBE,
+        driver=lambda: client.driver_name or config.csi_address,
+        ask=in_words(functools.partial(check_probe, client.probe)),
+    )
+    limit = config.probe_timeout_seconds + CHECK_MARGIN_SECONDS
+    return examining([check], LIVENESSPROBE_ENDPOINTS, timeout_seconds=limit, observer=observer)
 
 
 def _watch(client: IdentityClient, events: FanOut[Event]) -> DriverWatch:

@@ -6,6 +6,7 @@ All sentences that an operator reads about a registration stand here, with the s
 from collections.abc import Callable
 
 from csi_node_driver_registrar.klog import Logger
+from registrar.kubelet_refusals import explain_refusal
 from registrar.observer import (
     Announced,
     AnnouncementReason,
@@ -22,6 +23,7 @@ from registrar.observer import (
     ProbeFinished,
     ProbeResult,
     RegistrationBlocked,
+    SilenceCause,
     State,
     StateChanged,
     VerdictReceived,
@@ -46,6 +48,7 @@ class LogObserver:
         self._driver_problems: dict[str, str] = {}
         self._unready: set[str] = set()
         self._refusals: dict[str, set[str]] = {}
+        self._silences: dict[str, SilenceCause] = {}
         self._handlers: dict[type[Event], Callable[..., None]] = {
             Announced: self._announced,
             CallFinished: self._call_finished,
@@ -81,6 +84,7 @@ class LogObserver:
         _log.warning("CSI driver goes by another name now", oldDriverName=event.driver_name)
         self._refusals.pop(event.driver_name, None)
         self._unready.discard(event.driver_name)
+        self._silences.pop(event.driver_name, None)
 
     def _driver_failed(self, event: DriverFailed) -> None:
         if self._driver_problems.get(event.csi_address) == event.problem:
@@ -151,6 +155,7 @@ class LogObserver:
         _log.info("kubelet called GetInfo", v=_ROUNDS, driverName=event.driver_name)
 
     def _verdict_received(self, event: VerdictReceived) -> None:
+        self._silences.pop(event.driver_name, None)
         if event.is_accepted:
             self._refusals.pop(event.driver_name, None)
             return
@@ -162,6 +167,7 @@ class LogObserver:
             "kubelet refused the driver",
             err=event.error or "kubelet gave no reason",
             driverName=event.driver_name,
+            meaning=explain_refusal(event.error) or "",
         )
 
     def _state_changed(self, event: StateChanged) -> None:
@@ -190,10 +196,14 @@ class LogObserver:
         )
 
     def _kubelet_silent(self, event: KubeletSilent) -> None:
+        """Give the diagnosis once for each cause; it stays to be read in `/readyz?verbose`."""
+        is_known = self._silences.get(event.driver_name) is event.cause
+        self._silences[event.driver_name] = event.cause
         _log.warning(
-            "kubelet does not call; announcing again",
+            "kubelet is still silent" if is_known else "kubelet is silent",
             driverName=event.driver_name,
             silentSeconds=round(event.silent_seconds),
             nextAnnouncementSeconds=round(event.retry_seconds),
-            diagnosis=event.diagnosis,
+            cause=event.cause,
+            **({} if is_known else {"diagnosis": event.diagnosis}),
         )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from health.status_page import DriverStatus
+from registrar.kubelet_refusals import with_explanation
 from registrar.supervisor import Status, Supervisor
 
 
@@ -26,6 +27,7 @@ def _details(status: Status) -> dict[str, str]:
         "registration socket": status.registration_socket_path,
         "driver's problem": status.driver_problem,
         "publication's problem": status.publication_problem,
-        "kubelet's last refusal": status.kubelet_error,
+        "kubelet's last refusal": with_explanation(status.kubelet_error),
+        "kubelet's silence": status.kubelet_silence,
     }
     return {name: text for name, text in known.items() if text}

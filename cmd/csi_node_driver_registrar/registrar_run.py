@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -12,6 +13,7 @@ from csi_node_driver_registrar.fan_out import FanOut
 from csi_node_driver_registrar.health_log import HealthLog
 from csi_node_driver_registrar.lifetime import Lifetime, run_until_stopped
 from csi_node_driver_registrar.log_observer import LogObserver
+from csi_node_driver_registrar.measuring import Measuring
 from csi_node_driver_registrar.page import driver_statuses
 from csi_node_driver_registrar.version import PROGRAM, version
 from health import observer as health_events
@@ -27,6 +29,7 @@ from registrar.observer import (
     CsiSocketSeen,
     DriverIdentified,
     Event,
+    KubeletSilent,
     RegistrationBlocked,
     RegistrationSocketSeen,
     StateChanged,
@@ -37,8 +40,19 @@ from registrar.supervisor import Supervisor
 # A call to the driver ends by its own limit first, because that error says what was called.
 CHECK_MARGIN_SECONDS = 0.05
 
-# What may change a check's outcome. Calls to the driver are left out: the checks make them.
-_NEWS = (CsiSocketSeen, DriverIdentified, RegistrationBlocked, RegistrationSocketSeen, StateChanged)
+# What may change a check's outcome or reason. Calls to the driver are left out: the checks make
+# them.
+_NEWS = (
+    CsiSocketSeen,
+    DriverIdentified,
+    KubeletSilent,
+    RegistrationBlocked,
+    RegistrationSocketSeen,
+    StateChanged,
+)
+
+# How kubelet calls itself when it probes over HTTP: the proof that it lives, with its version.
+_KUBE_PROBE = re.compile(r"kube-probe/(\d{1,3}\.\d{1,3}\+?)", re.ASCII)
 
 _LINKS = ("/healthz?verbose", "/livez?verbose", "/readyz?verbose")
 
@@ -65,12 +79,16 @@ class _Run:
         self._config = config
         self._lifetime = lifetime
         self._stack = stack
-        self._events = FanOut[Event](LogObserver().notify)
-        self._health_events = FanOut[health_events.Event](HealthLog().notify)
+        self._measuring = Measuring()
+        self._events = FanOut[Event](LogObserver().notify, self._measuring.notify)
+        self._health_events = FanOut[health_events.Event](
+            HealthLog().notify, self._measuring.notify_health
+        )
         self._supervisors = [Supervisor(each, self._events) for each in _settings(config)]
 
     async def keep_registered(self) -> None:
         """Answer health first (R05), then look for the drivers and keep them registered."""
+        self._health_events.add(self._note_kubelet_probe)
         health = await self._examine(self._supervisors)
         servicer = await self._answer_health(health)
         for supervisor in self._supervisors:
@@ -106,15 +124,23 @@ class _Run:
         self._events.add(tell_watchers)
         return health
 
+    def _note_kubelet_probe(self, event: health_events.Event) -> None:
+        if not isinstance(event, health_events.RequestAnswered):
+            return
+        if probe := _KUBE_PROBE.match(event.user_agent):
+            for supervisor in self._supervisors:
+                supervisor.kubelet_probed(probe[1])
+
     async def _answer_health(self, health: Health) -> HealthServicer:
         if self._config.http_endpoint:
             page = status_route(
                 f"{PROGRAM} {version()}",
-                links=_LINKS,
+                links=(*_LINKS, self._config.metrics_path),
                 drivers=lambda: driver_statuses(self._supervisors),
             )
+            metrics = self._measuring.route(self._config.metrics_path)
             address = parse_address(self._config.http_endpoint)
-            await self._serve_http(address, [*health_routes(health), page])
+            await self._serve_http(address, [*health_routes(health), metrics, page])
         servicer = HealthServicer(health)
         if self._config.grpc_health_endpoint:
             address = parse_address(self._config.grpc_health_endpoint)

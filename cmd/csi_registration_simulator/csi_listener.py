@@ -14,6 +14,8 @@ from csi_registration_simulator.http2_authority import AuthorityReader
 from csi_registration_simulator.task_groups import RunningTasks
 
 _CHUNK_BYTES = 65536
+_BACKLOG = 1024
+"""Enough for a storm of probes: gRPC takes a full one for a broken connection."""
 
 
 class CSIListener:
@@ -84,7 +86,6 @@ class CSIListener:
 
     async def _carry(self, client: socket.socket) -> None:
         with client, socket.socket(socket.AF_UNIX) as server:
-            await self._speaking.wait()
             server.settimeout(0)
             # The kernel chooses a name, by which the gRPC server can tell the clients apart.
             server.bind("")
@@ -130,4 +131,4 @@ def _listen(listening: socket.socket, csi_address: str) -> None:
     listening.settimeout(0)
     remove_socket(csi_address)
     listening.bind(csi_address)
-    listening.listen()
+    listening.listen(_BACKLOG)

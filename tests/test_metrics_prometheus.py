@@ -1,0 +1,220 @@
+"""A real Prometheus scrapes a small cluster through an eventful day, and is asked about it.
+
+Here a missing Prometheus is a failure; `.ci/debian-packages` installs it.
+"""
+
+import asyncio
+import dataclasses
+import json
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from commanding import running
+from measuring import DRIVER_NAME, MeasuringObserver, serving_metrics
+from supervising import supervising
+
+from csi_registration_simulator.driver import SimulatedDriver
+from csi_registration_simulator.kubelet import SimulatedKubelet
+from csi_registration_simulator.kubelet_rules import KUBELET_1_34
+from metrics.families import BuildInfo
+from metrics.registry import register_process_metrics
+from registrar.observer import Announced, DriverForgotten, VerdictReceived
+from registrar.settings import DriverSettings
+from registrar.supervisor import Supervisor
+
+NOT_REGISTERED = "up unless on (node) csi_node_registrar_registered == 1"
+NOT_REGISTERED_DRIVERS = "csi_node_registrar_registered == 0"
+REJECTIONS = (
+    "round(sum by (node) "
+    '(increase(csi_node_registrar_registrations_total{outcome="failure"}[15m])))'
+)
+P99_OF_PROBE = (
+    "histogram_quantile(0.99, sum by (node, le) (rate("
+    'csi_node_registrar_csi_call_duration_seconds_bucket{method_name="/csi.v1.Identity/Probe"}'
+    "[5m])))"
+)
+REGISTRATIONS = 'sum by (node) (csi_node_registrar_registrations_total{outcome="success"})'
+
+
+class Prometheus:
+    """A server to ask."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self._url = url
+        self._session = session
+
+    async def query(self, promql: str) -> dict[str, float]:
+        """Return what an instant query gives now, by the label `node`."""
+        parameters = {"query": promql}
+        async with self._session.get(f"{self._url}/api/v1/query", params=parameters) as answer:
+            assert answer.status == 200, await answer.text()
+            results = (await answer.json())["data"]["result"]
+        assert len({result["metric"].get("node", "") for result in results}) == len(results)
+        return {r["metric"].get("node", ""): float(r["value"][1]) for r in results}
+
+    async def wait_for(self, promql: str, expected: float) -> None:
+        """Ask again and again until the single value is this one.
+
+        Raises:
+            TimeoutError: if it never is.
+        """
+        async with asyncio.timeout(20):
+            # A process of its own cannot set an event of ours.
+            while list((await self.query(promql)).values()) != [expected]:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+
+    async def has_seen_everything_until_now(self, nodes: int) -> None:
+        """Wait until each node was scraped once more, from now on."""
+        now = time.time()
+        await self.wait_for(f"count(timestamp(up) > {now})", nodes)
+
+
+@asynccontextmanager
+async def prometheus_scraping(urls: Mapping[str, str], folder: str) -> AsyncIterator[Prometheus]:
+    """Run a server on a free port of the loopback that scrapes each node's URL every second."""
+    path = shutil.which("prometheus")
+    assert path is not None, "prometheus is not installed: run .ci/debian-packages"
+    targets = [
+        {"targets": [urlsplit(url).netloc], "labels": {"node": node}} for node, url in urls.items()
+    ]
+    config = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [{"job_name": "csi", "static_configs": targets}],
+    }
+    config_path = Path(folder) / "prometheus.yml"
+    config_path.write_text(json.dumps(config))  # YAML knows JSON
+    command = (
+        path,
+        f"--config.file={config_path}",
+        f"--storage.tsdb.path={folder}/data",
+        "--web.listen-address=127.0.0.1:0",
+        "--log.format=json",
+    )
+    async with running(*command) as server, aiohttp.ClientSession() as session:
+        await server.wait_for_log('"msg":"Server is ready to receive web requests."')
+        entries = [json.loads(line) for line in server.lines]
+        (address,) = (entry["address"] for entry in entries if entry.get("msg") == "Listening on")
+        yield Prometheus(f"http://{address}", session)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the cluster: a driver, not started yet, and a sidecar that runs."""
+
+    name: str
+    settings: DriverSettings
+    driver: SimulatedDriver
+    measured: MeasuringObserver
+    supervisor: Supervisor
+    url: str
+
+    async def accepted(self, times: int) -> None:
+        """Wait until kubelet has accepted the driver so many times, under whatever name."""
+
+        def count() -> int:
+            return sum(verdict.is_accepted for verdict in self.measured.of(VerdictReceived))
+
+        await self.measured.wait_for(VerdictReceived, lambda _: count() >= times)
+
+
+@asynccontextmanager
+async def joined(name: str, settings: DriverSettings) -> AsyncIterator[Node]:
+    """Run the sidecar of one node, with everything on its metrics page."""
+    measured = MeasuringObserver()
+    measured.registry.register(BuildInfo(version="0.1.0", revision="", python_version="3.11.7"))
+    register_process_metrics(measured.registry)
+    driver = SimulatedDriver(settings.csi_address, name=DRIVER_NAME)
+    async with (
+        serving_metrics(measured.registry) as url,
+        supervising(settings, measured) as supervisor,
+    ):
+        yield Node(name, settings, driver, measured, supervisor, url)
+    await driver.stop()
+
+
+@asynccontextmanager
+async def cluster(names: str, folder: str, settings: DriverSettings) -> AsyncIterator[list[Node]]:
+    """Run a sidecar on each node."""
+    async with AsyncExitStack() as stack:
+        nodes = []
+        for name in names:
+            os.makedirs(f"{folder}/{name}/registration")
+            its = dataclasses.replace(
+                settings,
+                csi_address=f"{folder}/{name}/csi.sock",
+                kubelet_registration_path=f"{folder}/{name}/csi.sock",
+                registration_folder=f"{folder}/{name}/registration",
+            )
+            nodes.append(await stack.enter_async_context(joined(name, its)))
+        yield nodes
+
+
+async def the_day_on_a(node: Node) -> None:
+    """Two restarts of kubelet, the socket lost once; Probe takes a third of a second."""
+    async with SimulatedKubelet(node.settings.registration_folder) as kubelet:
+        await node.accepted(1)
+        for number in (2, 3):
+            await kubelet.restart()
+            await node.accepted(number)
+        os.unlink(f"{node.settings.registration_folder}/{DRIVER_NAME}-reg.sock")
+        await node.accepted(4)
+        await asyncio.gather(*(node.supervisor.probe_driver() for _ in range(20)))
+
+
+async def the_day_on_b(node: Node) -> None:
+    """Two refusals by kubelet before it accepts."""
+    folder = node.settings.registration_folder
+    async with SimulatedKubelet(folder, rules=KUBELET_1_34) as kubelet:
+        kubelet.refuse_next(2, "no such node")
+        await node.accepted(1)
+
+
+async def the_day_on_e(node: Node) -> None:
+    """The driver gets another name."""
+    async with SimulatedKubelet(node.settings.registration_folder):
+        await node.accepted(1)
+        await node.driver.restart(name="y.csi.example.com")
+        await node.measured.wait_for(DriverForgotten)
+        await node.accepted(2)
+
+
+@pytest.mark.timeout(120)
+async def test_prometheus_knows_after_the_day_what_an_operator_asks(
+    folder: str, settings: DriverSettings
+) -> None:
+    """On c kubelet never calls, and d has no driver."""
+    async with cluster("abcde", folder, settings) as nodes:
+        a, b, c, _d, e = nodes
+        a.driver.delay_seconds["Probe"] = 0.3
+        for node in (a, b, c, e):
+            await node.driver.start()
+            await node.measured.wait_for(Announced)
+        urls = {node.name: node.url for node in nodes}
+        async with prometheus_scraping(urls, folder) as prometheus:
+            await prometheus.wait_for("count(csi_node_registrar_registered == 0)", 4)
+            await asyncio.gather(the_day_on_a(a), the_day_on_b(b), the_day_on_e(e))
+            await prometheus.has_seen_everything_until_now(len(nodes))
+
+            assert await prometheus.query("up") == dict.fromkeys("abcde", 1)
+            assert set(await prometheus.query(NOT_REGISTERED)) == {"c", "d"}
+            assert set(await prometheus.query(NOT_REGISTERED_DRIVERS)) == {"c"}
+            assert await prometheus.query(REJECTIONS) == {"a": 0, "b": 2, "c": 0, "e": 0}
+            # All probes of node a end in the bucket from 0.1 s to 0.5 s.
+            p99 = (await prometheus.query(P99_OF_PROBE))["a"]
+            assert p99 == pytest.approx(0.1 + 0.99 * 0.4)
+            assert await prometheus.query(REGISTRATIONS) == {"a": 4, "b": 1, "c": 0, "e": 1}
+
+            series = await prometheus.query("scrape_samples_scraped")
+            assert max(series.values()) <= 100
+            openmetrics = 'count by (node) (csi_sidecar_operations_seconds_bucket{le="1.0"})'
+            assert set(await prometheus.query(openmetrics)) == set("abce"), (
+                "it asks for OpenMetrics"
+            )

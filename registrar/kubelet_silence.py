@@ -40,6 +40,9 @@ _SLOW_SHARE = 0.25
 """Of the time since the announcement: who stands still for so much of it misses kubelet's calls,
 though it repeats them."""
 
+_LATELY_SECONDS = 60.0
+"""Within it a kubelet that lives has probed: the default period is 10 s."""
+
 _MAX_LISTED_NAMES = 8
 _MAX_NAME_CHARACTERS = 80
 
@@ -61,6 +64,8 @@ class Silence:
     kubelet_registration_path: str
     silent_seconds: float
     """Since the socket was announced, or since kubelet's last GetInfo if that came later."""
+    unanswered_seconds: float
+    """Since the first of the announcements that kubelet has not followed."""
     seconds_since_get_info: float | None = None
     """Since kubelet last asked, ever; None if it never did."""
     has_get_info: bool = False
@@ -358,7 +363,7 @@ def _right_folder(silence: Silence, around: Surroundings) -> Diagnosis:
     if _is_alive(silence):
         cause = SilenceCause.BROKEN_WATCH
         text = (
-            f"kubelet lives, and yet it never called: {right}, so most likely its watch on the "
+            f"kubelet lives and never called, though {right}. So most likely its watch on the "
             f"folder is broken, and only restarting kubelet cures that (pods go on running). "
             f"{_alive_words(silence)} A watch breaks when the folder is deleted and made again or "
             "something is mounted over it while kubelet runs, or when inotify was used up as "
@@ -422,19 +427,20 @@ def _facts(silence: Silence, around: Surroundings) -> str:
 
 
 def _is_alive(silence: Silence) -> bool:
-    """Return whether kubelet has shown itself since the socket was announced."""
+    """Return whether kubelet has shown itself of late, while it did not follow an announcement."""
     probe = silence.kubelet_probe
-    return probe is not None and probe.seconds_ago <= silence.silent_seconds
+    limit = min(silence.unanswered_seconds, _LATELY_SECONDS)
+    return probe is not None and probe.seconds_ago <= limit
 
 
 def _alive_words(silence: Silence) -> str:
     probe = silence.kubelet_probe
     if probe is None:
         return "Whether kubelet lives is not known: it has not probed this process over HTTP."
-    probed = f"kubelet {probe.version} probed this process {probe.seconds_ago:.0f} s ago"
+    probed = f"it probed this process {probe.seconds_ago:.0f} s ago (kube-probe/{probe.version})"
     if _is_alive(silence):
-        return f"It is not down: {probed} (kube-probe)."
-    return f"{probed} (kube-probe), and not since."
+        return f"kubelet is not down: {probed}."
+    return f"Whether kubelet lives is not known: {probed}, and not since."
 
 
 def _folder(report: FolderReport) -> str:

@@ -65,6 +65,7 @@ def _registrar(arguments: Sequence[str]) -> int:
 
     config = _parsed(parse_registrar, arguments, _registrar_usage)
 
+    _prepare_grpc()
     from csi_node_driver_registrar.process import run_to_exit_status
     from csi_node_driver_registrar.registrar_run import run_registrar
 
@@ -92,12 +93,23 @@ def _livenessprobe(arguments: Sequence[str]) -> int:
 
     config = _parsed(parse_livenessprobe, arguments, _livenessprobe_usage)
 
+    _prepare_grpc()
     from csi_node_driver_registrar.livenessprobe_run import run_livenessprobe
     from csi_node_driver_registrar.process import run_to_exit_status
 
     return run_to_exit_status(
         lambda: run_livenessprobe(config), logging=config.logging, warnings=config.warnings
     )
+
+
+def _prepare_grpc() -> None:
+    """Set what gRPC's library reads from the environment when it is loaded."""
+    import os
+
+    # Nothing here forks, and being ready for it costs threads that wake up several times a second.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    # Its own lines know nothing of the log's format; what they tell is told with the errors.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def _registrar_usage() -> str:

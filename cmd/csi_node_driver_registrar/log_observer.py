@@ -163,11 +163,12 @@ class LogObserver:
         if event.error in known or len(known) >= _MAX_DISTINCT_TEXTS:
             return
         known.add(event.error)
+        meaning = explain_refusal(event.error)
         _log.error(
             "kubelet refused the driver",
             err=event.error or "kubelet gave no reason",
             driverName=event.driver_name,
-            meaning=explain_refusal(event.error) or "",
+            **({"meaning": meaning} if meaning else {}),
         )
 
     def _state_changed(self, event: StateChanged) -> None:
@@ -204,6 +205,6 @@ class LogObserver:
             driverName=event.driver_name,
             silentSeconds=round(event.silent_seconds),
             nextAnnouncementSeconds=round(event.retry_seconds),
-            cause=event.cause,
             **({} if is_known else {"diagnosis": event.diagnosis}),
+            cause=event.cause,
         )

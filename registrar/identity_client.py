@@ -39,6 +39,9 @@ _CHANNEL_OPTIONS = (
     # Each channel has its own connection: never one that another part of the process broke.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
+    # A driver's error text travels as metadata; between the two limits gRPC refuses at random.
+    ("grpc.max_metadata_size", 64 * 1024),
+    ("grpc.absolute_max_metadata_size", 128 * 1024),
     # No back-off is set: a failed channel is given up, and a short one would also bound how long
     # a throttled driver may take to accept a connection.
 )
@@ -167,9 +170,15 @@ class IdentityClient:
         except DriverError:
             self._report(method, grpc.StatusCode.UNAVAILABLE, begun)
             raise
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             self._report(method, grpc.StatusCode.CANCELLED, begun)
-            raise
+            if _is_being_cancelled():
+                raise
+            # gRPC cancels the calls of a channel that is closed, here by a concurrent call that
+            # found another socket at the path.
+            raise DriverError(
+                f"the driver's socket {self.csi_address} was replaced while {method} was under way"
+            ) from error
         except grpc.aio.AioRpcError as error:
             self._report(method, error.code(), begun)
             problem = self._in_words(method, error, limit_seconds)
@@ -252,6 +261,12 @@ class IdentityClient:
                 )
         detail = (error.details() or "no reason given")[:_MAX_DETAIL_CHARACTERS]
         return f"the driver failed {method} with {go_code_name(error.code())}: {detail}"
+
+
+def _is_being_cancelled() -> bool:
+    """Return whether somebody wants the current task to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def go_code_name(code: grpc.StatusCode) -> str:

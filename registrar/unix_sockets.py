@@ -56,15 +56,15 @@ def listener_pid(path: str) -> int | None:
 
 
 def _connect(path: str) -> tuple[int, int | None]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as client:
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as client:
             client.connect(path)
-        except BlockingIOError:
-            return 0, None
-        except OSError as error:
-            return error.errno or errno.EIO, None
-        credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-        return 0, int(_UCRED.unpack(credentials)[0])
+            credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    except BlockingIOError:
+        return 0, None
+    except OSError as error:
+        return error.errno or errno.ENAMETOOLONG, None
+    return 0, int(_UCRED.unpack(credentials)[0])
 
 
 def bind_errno(path: str) -> int:
@@ -72,11 +72,11 @@ def bind_errno(path: str) -> int:
 
     gRPC does not tell why it could not bind, so the same is tried once without it.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.bind(path)
-        except OSError as error:
-            return error.errno or errno.EIO
+    except OSError as error:
+        return error.errno or errno.ENAMETOOLONG
     with contextlib.suppress(OSError):
         os.unlink(path)
     return 0

@@ -249,6 +249,21 @@ async def test_a_new_socket_at_the_path_is_connected_to_even_if_the_old_connecti
         assert (await client.get_plugin_info()).name == "new.example.com"
 
 
+async def test_a_call_whose_connection_is_given_up_by_another_fails_and_cancels_nobody(
+    driver: SimulatedDriver, folder: str, client: IdentityClient
+) -> None:
+    """Closing a channel cancels its calls; whoever waits for one must not be cancelled with it."""
+    await driver.start()
+    driver.delay_seconds["Probe"] = 30
+    waiting = asyncio.create_task(client.probe(timeout_seconds=20), name="probe")
+    await driver.wait_for(lambda: bool(driver.calls("Probe")))
+    os.rename(driver.csi_address, f"{folder}/old.sock")
+    async with SimulatedDriver(client.csi_address, name="new.example.com"):
+        assert (await client.get_plugin_info()).name == "new.example.com"
+        with pytest.raises(DriverError, match="was replaced while Probe was under way"):
+            await waiting
+
+
 async def test_a_changed_mode_of_the_socket_keeps_the_connection(
     driver: SimulatedDriver, client: IdentityClient
 ) -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import dataclasses
 import os
+import resource
 import stat
+from contextlib import suppress
 
 import pytest
 from observing import RecordingObserver
@@ -545,6 +547,33 @@ async def test_two_drivers_are_served_independently(
             GetInfoAnswered, lambda asked: asked.socket_path == socket_path(settings), after=before
         )
         assert again.answer.driver_name == "x.csi.example.com"
+
+
+async def test_it_survives_a_time_without_file_descriptors(
+    driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
+) -> None:
+    """R24."""
+    os.mkdir(settings.registration_folder)
+    await driver.start()
+    async with supervising(settings, observer) as supervisor:
+        await observer.wait_for(Announced)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        highest = max(int(number) for number in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+        taken = []
+        try:
+            with suppress(OSError):
+                while True:
+                    taken.append(os.open("/dev/null", os.O_RDONLY))
+            os.unlink(socket_path(settings))
+            blocked = await observer.wait_for(RegistrationBlocked)
+            assert "Too many open files" in blocked.problem
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for descriptor in taken:
+                os.close(descriptor)
+        await observer.wait_for(Announced, lambda event: event.reason != "start")
+        assert supervisor.status.publication_problem is None
 
 
 async def test_the_live_questions_say_what_is_wrong(

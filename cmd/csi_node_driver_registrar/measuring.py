@@ -4,7 +4,7 @@ import platform
 from collections.abc import Callable
 
 from csi_node_driver_registrar.klog import Logger
-from csi_node_driver_registrar.version import revision, version
+from csi_node_driver_registrar.version import __version__, revision
 from health import observer as health_events
 from health.http_server import Route
 from health.observer import Handler, RequestAnswered
@@ -23,7 +23,7 @@ class Measuring:
     def __init__(self) -> None:
         self._registry = TolerantRegistry(on_failure=_report_failure)
         build = BuildInfo(
-            version=version(), revision=revision(), python_version=platform.python_version()
+            version=__version__, revision=revision(), python_version=platform.python_version()
         )
         self._registry.register(build)
         register_process_metrics(self._registry)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 
 from csi_node_driver_registrar.klog import LogConfig, Logger, logging_to
-from csi_node_driver_registrar.version import version
+from csi_node_driver_registrar.version import __version__
 from health.errors import HealthError
 from registrar.errors import RegistrarError
 
@@ -28,7 +28,7 @@ def run_to_exit_status(
 ) -> int:
     """Run until it is over; return 0 if it was asked to stop, 1 if it cannot go on."""
     with logging_to(logging):
-        _log.info("Starting", version=version())
+        _log.info("Starting", version=__version__)
         for warning in warnings:
             _log.warning("Flag to look at", problem=warning)
         try:

@@ -15,7 +15,7 @@ from csi_node_driver_registrar.lifetime import Lifetime, run_until_stopped
 from csi_node_driver_registrar.log_observer import LogObserver
 from csi_node_driver_registrar.measuring import Measuring
 from csi_node_driver_registrar.page import driver_statuses
-from csi_node_driver_registrar.version import PROGRAM, version
+from csi_node_driver_registrar.version import PROGRAM, __version__
 from health import observer as health_events
 from health.addresses import Address, parse_address
 from health.endpoints import health_routes
@@ -134,7 +134,7 @@ class _Run:
     async def _answer_health(self, health: Health) -> HealthServicer:
         if self._config.http_endpoint:
             page = status_route(
-                f"{PROGRAM} {version()}",
+                f"{PROGRAM} {__version__}",
                 links=(*_LINKS, self._config.metrics_path),
                 drivers=lambda: driver_statuses(self._supervisors),
             )

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from health.observer import Handler, Observer, RequestAnswered
 from health.web import BaseRequest, RequestHandler, Response, Server, StreamResponse
 
+_NEVER_SECONDS = 86_400.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -94,7 +96,7 @@ class Connection(RequestHandler):
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            keepalive_timeout=2 * limits.idle_seconds,  # ours comes first, and does not flush
+            keepalive_timeout=_NEVER_SECONDS,  # its closing would wait for the client to read
             tcp_keepalive=False,  # they never live for the two hours after which it would begin
             access_log=None,  # type: ignore[arg-type]  # as aiohttp's own runner passes it on
             lingering_time=limits.linger_seconds,
@@ -162,9 +164,7 @@ class Connection(RequestHandler):
         """Answer what is no proper request, without the log lines that a stranger could fill."""
         if status >= 500:  # noqa: PLR2004  # from here on it is our own fault
             return super().handle_error(request, status, exc, message)
-        refusal = Response(status=status, text="not a request that can be answered\n")
-        refusal.force_close()
-        return refusal
+        return Response(status=status, text="not a request that can be answered\n")
 
     def _finished(self, request: BaseRequest, response: StreamResponse) -> None:
         self._received_bytes = 0

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from metrics.histogram import Histogram
+from metrics.go_numbers import openmetrics_float
+from metrics.histogram import Buckets, Histogram
 from registrar.observer import AnnouncementReason, ProbeResult, State
 
-CALL_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0)
+CALL_BUCKETS = Buckets(
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, write=openmetrics_float
+)
 """Fine where a healthy driver answers, a millisecond or so; what takes longer is told apart by
 the compatible histogram, whose first bucket ends at 0.1 s. No more bounds than these: with them a
 healthy driver stays within 100 series."""
@@ -56,6 +59,6 @@ class DriverValues:
     )
     probes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ProbeResult, 0))
     calls: dict[str, Histogram] = field(
-        default_factory=lambda: {method: Histogram(CALL_BUCKETS_SECONDS) for method in _METHODS}
+        default_factory=lambda: {method: Histogram(CALL_BUCKETS) for method in _METHODS}
     )
     """By full gRPC method."""

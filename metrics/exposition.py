@@ -12,7 +12,8 @@ from metrics.negotiation import accepts_gzip, openmetrics_version
 from metrics.text_formats import TextFormat, openmetrics_format, prometheus_format
 
 _SLICE_SECONDS = 0.002
-"""After which others on the event loop have their turn: ten drivers take some 5 ms to write."""
+"""After which others on the event loop have their turn: ten drivers take that long to write, and
+several times as long on a slow core."""
 
 _GZIP_WINDOW_BITS = 31
 """Makes zlib write gzip, without the module of that name."""

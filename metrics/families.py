@@ -88,7 +88,7 @@ REGISTRATION_FAMILIES = (
     DriverFamily(
         "get_info_requests",
         "counter",
-        "GetInfo calls by kubelet, all answered: the first step of each registration.",
+        "GetInfo calls by kubelet, the first step of each registration.",
         _one(lambda driver: driver.get_info_requests),
     ),
     DriverFamily(

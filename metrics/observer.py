@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import CollectorRegistry
 
-from metrics.driver_values import CALL_BUCKETS_SECONDS, DriverValues, Outcome
+from metrics.driver_values import CALL_BUCKETS, DriverValues, Outcome
 from metrics.families import DRIVER_FAMILIES, DriverFamily, call_durations, http_requests
 from metrics.histogram import Histogram
 from metrics.sidecar_histogram import SidecarHistogram
@@ -137,7 +137,7 @@ class MetricsObserver:
             self._sidecar_histogram.forget(name)
 
     def _call_finished(self, driver: DriverValues, event: CallFinished) -> None:
-        histogram = driver.calls.setdefault(event.method, Histogram(CALL_BUCKETS_SECONDS))
+        histogram = driver.calls.setdefault(event.method, Histogram(CALL_BUCKETS))
         histogram.observe(event.seconds)
         self._sidecar_histogram.observe(
             self._names[event.csi_address],

@@ -6,13 +6,18 @@ Kubernetes' component-base, so that a dashboard made for those sidecars shows th
 
 from prometheus_client.metrics_core import Metric
 
-from metrics.histogram import Histogram
+from metrics.go_numbers import go_float
+from metrics.histogram import Buckets, Histogram
 
 NAME = "csi_sidecar_operations_seconds"
 
 _HELP = "[ALPHA] Container Storage Interface operation duration with gRPC error code status total"
 
-BUCKETS_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
+BUCKETS = Buckets(
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0, write=go_float
+)
+"""Written as Go does it (`le="1"`) in OpenMetrics too, which would rather have `1.0`: Go's sidecars
+speak the older format alone, and one bucket must not be two series of a cluster."""
 
 MAX_PAIRS = 6
 """Pairs of code and method kept for one driver. Each is 16 series, so a driver that answers with
@@ -33,7 +38,7 @@ class SidecarHistogram:
         """Count one call. `method` is the full gRPC path, `code` the status as Go spells it."""
         pairs = self._drivers.setdefault(driver_name, {})
         # Put back at the end, so that the first pair is always the one not seen for longest.
-        histogram = pairs.pop((code, method), None) or Histogram(BUCKETS_SECONDS)
+        histogram = pairs.pop((code, method), None) or Histogram(BUCKETS)
         pairs[code, method] = histogram
         histogram.observe(seconds)
         if len(pairs) > MAX_PAIRS:

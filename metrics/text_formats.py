@@ -1,15 +1,13 @@
 """Writes metric families as text: Prometheus 0.0.4 and OpenMetrics 1.0.
 
-prometheus_client's own writer drags in http.server, sorts `le` among the other labels and writes
-`le="1.0"` where Go writes `le="1"`. Sources: prometheus.io, "Exposition formats", and the
-OpenMetrics specification.
+prometheus_client's own writer drags in http.server, and sorts `le` among the other labels. Sources:
+prometheus.io, "Exposition formats", and the OpenMetrics specification.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.metrics_core import Metric
-from prometheus_client.samples import Sample
 
 from metrics.go_numbers import go_float, openmetrics_float
 
@@ -62,17 +60,17 @@ def _lines(family: Metric, number: _Number) -> Iterator[str]:
     left_out = f"{family.name}_created"
     for sample in family.samples:
         if sample.name != left_out:
-            yield f"{sample.name}{_labels(sample, number)} {number(sample.value)}\n"
+            yield f"{sample.name}{_labels(sample.labels)} {number(sample.value)}\n"
 
 
-def _labels(sample: Sample, number: _Number) -> str:
-    """Write the labels in the order in which the collector gives them."""
-    if not sample.labels:
+def _labels(labels: Mapping[str, str]) -> str:
+    """Write the labels as the collector gives them, in its order.
+
+    A label, `le` included, is what a series is known by: it is the same in every format.
+    """
+    if not labels:
         return ""
-    pairs = ",".join(
-        f'{name}="{number(float(value)) if name == "le" else _escaped(value)}"'
-        for name, value in sample.labels.items()
-    )
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
     return f"{{{pairs}}}"
 
 

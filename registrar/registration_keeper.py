@@ -74,6 +74,7 @@ class RegistrationKeeper:
         self._diagnosis = ""
         self._is_get_info_missed = False
         self._has_reported_verdict_missing = False
+        self._unanswered_since: float | None = None
         self._kept_at = clock()
         self._standstill_seconds = 0.0
         self._dead_socket_at: float | None = None
@@ -87,6 +88,7 @@ class RegistrationKeeper:
         """Take note that kubelet asked who is here."""
         self.registration.get_info_received(self._clock())
         self._diagnosis = ""
+        self._unanswered_since = None
         self._is_get_info_missed = self._has_reported_verdict_missing = False
         self._observer.notify(
             GetInfoReceived(csi_address=self._settings.csi_address, driver_name=self.driver_name)
@@ -198,6 +200,8 @@ class RegistrationKeeper:
         self.registration.announced(self._clock())
         self.problem = None
         self._standstill_seconds = 0.0
+        if self._unanswered_since is None:
+            self._unanswered_since = self._clock()
         if reason is not AnnouncementReason.SILENCE:
             self._diagnosis = ""
         self._observer.notify(
@@ -290,6 +294,7 @@ class RegistrationKeeper:
             socket_path=self._publication.socket.path,
             kubelet_registration_path=self._settings.kubelet_registration_path,
             silent_seconds=silent_seconds,
+            unanswered_seconds=self._seconds_since(self._unanswered_since) or 0.0,
             seconds_since_get_info=self._seconds_since(self.registration.last_get_info_at),
             has_get_info=self.registration.has_get_info,
             is_get_info_missed=self._is_get_info_missed,

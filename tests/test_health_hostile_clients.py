@@ -1,11 +1,13 @@
 """What slow, broken and hostile HTTP clients can do to a probe: nothing. Raw sockets throughout."""
 
 import asyncio
+import gzip
 import logging
 import os
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -165,6 +167,12 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def deadlines() -> list[asyncio.TimerHandle]:
+    """Collect the timers that connections have left."""
+    scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]  # the only way to see them
+    return [one for one in scheduled if not one.cancelled() and "abort" in repr(one)]
+
+
 async def test_idle_and_dripping_clients_hold_up_no_probe_and_are_closed() -> None:
     """200 that say nothing and 50 that say a byte at a time: the table of the health issue."""
     files = open_files()
@@ -220,6 +228,40 @@ async def test_an_answer_under_way_is_not_given_up_for_a_newcomer_while_others_w
         assert await stranger.is_open()
 
 
+async def test_whoever_has_been_answered_goes_before_whoever_waits_for_an_answer() -> None:
+    """A connection that is kept for later is the cheapest to lose."""
+    async with serving(Limits(max_connections=2, request_seconds=60)) as server:
+        busy, kept = await server.connect(), await server.connect()
+        busy.send(HANGING)
+        await server.hanging.acquire()
+        kept.send(KEPT)
+        await kept.response()
+        newest = await server.connect()
+        assert await kept.rest() == b""
+        server.may_answer.set()
+        assert (await busy.response()).endswith(b"late")
+        assert await newest.is_open()
+
+
+async def test_whoever_has_gone_counts_no_more() -> None:
+    """Or each probe of kubelet would cost somebody a connection."""
+    async with serving(Limits(max_connections=3, request_seconds=60)) as server:
+        kept = await server.connect()
+        for _ in range(10):
+            await server.ask()
+        assert await kept.is_open()
+
+
+async def test_an_answer_may_take_longer_than_the_request() -> None:
+    """What a check takes is bounded by its own timeout, which the operator may set."""
+    async with serving(HASTY) as server:
+        client = await server.connect()
+        client.send(HANGING)
+        await server.hanging.acquire()
+        asyncio.get_running_loop().call_later(3 * HASTY.idle_seconds, server.may_answer.set)
+        assert (await client.response()).endswith(b"late")
+
+
 async def test_if_all_are_busy_the_longest_busy_goes() -> None:
     """Even then the newest is let in: it may be kubelet, and each has had its time."""
     async with serving(Limits(max_connections=2, request_seconds=60)) as server:
@@ -250,8 +292,8 @@ async def test_a_request_that_comes_byte_by_byte_is_closed_in_time() -> None:
 
 
 async def test_a_connection_that_is_kept_alive_serves_many_requests_and_is_then_closed() -> None:
-    """Idle time is counted from the last answer, dripping or not."""
-    async with serving(HASTY) as server:
+    """Idle time is counted from the last answer, dripping or not; bytes from there, too."""
+    async with serving(replace(HASTY, max_request_bytes=2 * len(KEPT))) as server:
         silent, slow = await server.connect(), await server.connect()
         for client in (silent, slow):
             for _ in range(3):
@@ -309,7 +351,7 @@ async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
 
 async def test_a_body_that_nobody_asked_for_ends_the_connection() -> None:
     """The answer comes at once; the rest is not waited for longer than a moment."""
-    async with serving(HASTY) as server:
+    async with serving(replace(PATIENT, linger_seconds=0.1)) as server:
         answer = await server.ask(
             b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\nabc"
         )
@@ -339,6 +381,17 @@ async def test_what_is_no_request_is_refused_without_a_log_line(
     assert [one for one in caplog.records if one.levelno > logging.DEBUG] == []
 
 
+async def test_garbage_after_a_request_is_not_counted_for_the_request() -> None:
+    """Each answer is counted under its own handler."""
+    async with serving() as server:
+        client = await server.connect()
+        client.send(KEPT)
+        await client.response()
+        client.send(b"hello\r\n\r\n")
+        await client.rest()
+    assert server.requests == [("healthz", 200), ("other", 400)]
+
+
 async def test_clients_that_vanish_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
     """In the middle of a request or of their answer: no file, no log line."""
     files = open_files()
@@ -352,6 +405,9 @@ async def test_clients_that_vanish_leave_nothing_behind(caplog: pytest.LogCaptur
                 client.close()
         server.may_answer.set()
         assert (await server.ask()).endswith(b"ok")
+        for _ in range(11):  # those that hung, and the last
+            await server.answered.acquire()
+        assert deadlines() == []
     await asyncio.sleep(0)
     assert open_files() <= files + 1
     assert [one for one in caplog.records if one.levelno > logging.DEBUG] == []
@@ -369,3 +425,33 @@ async def test_stopping_waits_for_no_stranger() -> None:
             await stack.aclose()
         for client in clients:
             assert await client.rest() == b""
+
+
+async def test_stopping_waits_for_no_one_who_does_not_take_the_answer() -> None:
+    """Not even with what is on its way already."""
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving())
+        client = await server.connect(limit=1_024)
+        server.clients.clear()  # stays connected, whatever happens to the server
+        client.send(b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n")
+        await client.reader.readexactly(1)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # also a reader
+        async with asyncio.timeout(5):
+            await stack.aclose()
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]  # also a reader
+        assert len(await client.rest()) < 10_000_000
+        client.close()
+
+
+async def test_a_small_body_that_unfolds_to_a_large_one_is_not_unfolded() -> None:
+    """Sixteen kilobytes of it could fill a container's memory."""
+    body = gzip.compress(bytes(8_000_000))
+    head = "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: "
+    async with serving() as server:
+        client = await server.connect()
+        tracemalloc.start()
+        client.send(f"{head}{len(body)}\r\n\r\n".encode() + body)
+        await client.response()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak_bytes < 1_000_000

@@ -316,7 +316,10 @@ async def test_an_unknown_host_is_reported_and_tried_again(
     async def slow_dns(host: str, port: int, **options: int) -> object:
         if names.pop(0) is OSError:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return await look_up("127.0.0.1", port, **options)
+        return [
+            *await look_up("::1", port, **options),
+            *await look_up("127.0.0.1", port, **options),
+        ]
 
     monkeypatch.setattr(loop, "getaddrinfo", slow_dns)
     observer = RecordingObserver()

@@ -37,12 +37,12 @@ from health.addresses import parse_address
 from health.http_server import Route, serving_http
 from health.observer import Event as HealthEvent
 from health.observer import Handler, RequestAnswered
-from metrics.driver_values import CALL_BUCKETS_SECONDS
+from metrics.driver_values import CALL_BUCKETS
 from metrics.exposition import metrics_handler
 from metrics.families import CSI_FAMILIES, BuildInfo
 from metrics.observer import HTTP_CODES, HTTP_HANDLERS, MetricsObserver
 from metrics.registry import TolerantRegistry, register_process_metrics
-from metrics.sidecar_histogram import BUCKETS_SECONDS, MAX_PAIRS
+from metrics.sidecar_histogram import BUCKETS, MAX_PAIRS
 from registrar.errors import DriverError
 from registrar.identity_client import go_code_name
 from registrar.observer import (
@@ -799,7 +799,7 @@ async def test_requests_for_a_thousand_paths_that_do_not_exist(
 
 def test_the_buckets_of_both_histograms_go_upwards_and_overlap() -> None:
     """So that what the finer one lumps together is told apart by the other."""
-    assert list(CALL_BUCKETS_SECONDS) == sorted(CALL_BUCKETS_SECONDS)
-    assert list(BUCKETS_SECONDS) == sorted(BUCKETS_SECONDS)
-    assert BUCKETS_SECONDS[0] <= CALL_BUCKETS_SECONDS[-1]
+    assert list(CALL_BUCKETS.bounds) == sorted(CALL_BUCKETS.bounds)
+    assert list(BUCKETS.bounds) == sorted(BUCKETS.bounds)
+    assert BUCKETS.bounds[0] <= CALL_BUCKETS.bounds[-1]
     assert MAX_PAIRS >= 6, "each of two methods: good, dead, and hung"

@@ -274,6 +274,21 @@ async def test_a_client_that_does_not_speak_http2_harms_nobody(driver: Simulated
     assert await name_at(driver.csi_address) == "a.example.com"
 
 
+async def test_a_connection_that_was_just_accepted_is_closed_by_a_crash(
+    driver: SimulatedDriver,
+) -> None:
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(0)
+        client.connect(driver.csi_address)
+        # Accepted in the next turn of the loop; its task begins in the one after that.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await driver.crash()
+        async with asyncio.timeout(5):
+            assert await loop.sock_recv(client, 1) == b""
+
+
 async def test_two_channels_are_two_connections(
     driver: SimulatedDriver, channel: grpc.aio.Channel
 ) -> None:

@@ -6,7 +6,7 @@ import platform
 PROGRAM = "csi-node-driver-registrar"
 
 __version__ = "0.1.0"
-"""Read by the build, too: asking the installed package's metadata would cost 10 ms at each start."""
+"""Read by the build, too. To ask the installed package's metadata would cost each start 10 ms."""
 
 
 def revision() -> str:

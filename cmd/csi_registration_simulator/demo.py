@@ -17,6 +17,7 @@ from csi_registration_simulator.driver import DriverStopped, SimulatedDriver
 from csi_registration_simulator.errors import SimulatorError, StepFailedError
 from csi_registration_simulator.kubelet import SimulatedKubelet, mapped
 from csi_registration_simulator.kubelet_records import (
+    CSINodeChanged,
     Deregistered,
     GetInfoAnswered,
     NodeGetInfoAnswered,
@@ -153,8 +154,9 @@ class _Demonstration:
             if status != 0:
                 raise StepFailedError(f"the status is {status}; step: {self._step_name}")
         async with self._step("the driver leaves the CSINode object"):
-            await self._seen(Deregistered)
-            await self._kubelet.wait_for(lambda: not self._kubelet.csinode, None)
+            name = self._driver.name
+            await self._seen(CSINodeChanged, lambda record: name not in record.driver_names)
+            await self._seen(Deregistered, lambda record: record.driver_name == name)
         async with self._step("nothing is left in the registration folder"):
             if left := sorted(path.name for path in self._registration_folder.iterdir()):
                 raise StepFailedError(f"there is {', '.join(left)}; step: {self._step_name}")
@@ -167,8 +169,8 @@ class _Demonstration:
             lambda record: (record.answer.driver_name, record.answer.endpoint) == (name, endpoint),
         )
         await self._seen(NodeGetInfoAnswered, lambda record: record.driver_name == name)
+        await self._seen(CSINodeChanged, lambda record: name in record.driver_names)
         await self._seen(Notified, lambda record: record.is_accepted and record.code == "OK")
-        await self._kubelet.wait_for(lambda: name in self._kubelet.csinode, None)
 
     async def _seen(
         self, kind: type[RecordT], where: Callable[[RecordT], bool] = lambda _: True

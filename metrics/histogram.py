@@ -42,8 +42,8 @@ class Histogram:
 
     def samples(self, name: str, labels: dict[str, str]) -> Iterator[Sample]:
         """Yield the buckets upwards with `le` as the last label, then the sum, then the count."""
-        total = 0
-        for le, total in zip(self._buckets.labels, accumulate(self._counts), strict=True):
-            yield Sample(f"{name}_bucket", {**labels, "le": le}, total)
+        counts = tuple(accumulate(self._counts))
+        for le, count in zip(self._buckets.labels, counts, strict=True):
+            yield Sample(f"{name}_bucket", {**labels, "le": le}, count)
         yield Sample(f"{name}_sum", labels, self._sum_seconds)
-        yield Sample(f"{name}_count", labels, total)
+        yield Sample(f"{name}_count", labels, counts[-1])

@@ -120,7 +120,6 @@ class MetricsObserver:
         yield http_requests(self._http_requests)
 
     def _driver_identified(self, event: DriverIdentified) -> None:
-        self._forget_driver_at(event.csi_address)
         self._names[event.csi_address] = event.driver_name
         values = DriverValues(
             version=event.vendor_version[:MAX_VERSION_CHARACTERS],

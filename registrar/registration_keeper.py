@@ -10,7 +10,7 @@ import grpc.aio
 from pluginregistration.v1 import registration_pb2_grpc
 from registrar.driver_watch import IdentifiedDriver
 from registrar.errors import PublicationError, RegistrationRefused
-from registrar.kubelet_silence import KubeletProbe, Silence, describe_deleted_folder, diagnose
+from registrar.kubelet_silence import diagnose
 from registrar.observer import (
     Announced,
     AnnouncementReason,
@@ -28,6 +28,8 @@ from registrar.registration import NODE_GET_INFO_LIMIT_SECONDS, Registration
 from registrar.registration_service import RegistrationService
 from registrar.registration_socket import Holder
 from registrar.settings import DriverSettings, OnRegistrationFailure
+from registrar.silence_evidence import KubeletProbe, Silence
+from registrar.silence_words import describe_deleted_folder
 
 _VERDICT_SECONDS = 5.0
 """A verdict follows GetInfo within a second, if neither the driver nor the API server hangs."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from registrar.driver_watch import DriverWatch, IdentifiedDriver
 from registrar.errors import DriverError, PublicationError
 from registrar.identity_client import IdentityClient
-from registrar.kubelet_silence import KubeletProbe
 from registrar.observer import AnnouncementReason, Observer, State
 from registrar.publication import AddServices
 from registrar.registration_keeper import RegistrationKeeper
 from registrar.settings import DriverSettings
+from registrar.silence_evidence import KubeletProbe
 
 _TICK_SECONDS = 1.0
 """How often the socket is looked at (R02)."""

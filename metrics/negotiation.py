@@ -9,7 +9,7 @@ _OPENMETRICS_VERSIONS = ("1.0.0", "0.0.1")
 
 _TEXT = ("text/plain", "text/*", "*/*")
 
-_WEIGHT = re.compile(r"[01](\.\d{0,3})?", re.ASCII)
+_WEIGHT = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)
 
 
 def openmetrics_version(accept: str) -> str | None:
@@ -50,4 +50,4 @@ def _clauses(header: str) -> Iterator[tuple[str, dict[str, str]]]:
 def _weight(parameters: dict[str, str]) -> float:
     """Return what `q` says, from 0 to 1; a weight that is none counts as 0."""
     weight = parameters.get("q", "1")
-    return min(float(weight), 1.0) if _WEIGHT.fullmatch(weight) else 0.0
+    return float(weight) if _WEIGHT.fullmatch(weight) else 0.0

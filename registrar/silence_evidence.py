@@ -3,6 +3,7 @@
 What follows from it is not here (`kubelet_silence`), nor how it is said (`silence_words`).
 """
 
+import itertools
 import os
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ though it repeats them."""
 _LATELY_SECONDS = 60.0
 """Within it a kubelet that lives has probed: the default period is 10 s."""
 
+_MAX_READ_NAMES = 1000
 _MAX_LISTED_NAMES = 8
 _MAX_NAME_CHARACTERS = 80
 
@@ -109,11 +111,11 @@ def look_around(socket_path: str) -> Surroundings:
 
 def _neighbours(folder: str, own_name: str) -> str:
     try:
-        others = sorted(
-            name for name in os.listdir(folder) if name != own_name and not name.startswith(".")
-        )
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in itertools.islice(entries, _MAX_READ_NAMES)]
     except OSError as error:
         return f"The folder cannot be listed: {error.strerror}."
+    others = sorted(name for name in names if name != own_name and not name.startswith("."))
     if not others:
         return "Nothing else lies in the folder, though kubelet's often holds other drivers."
     listed = ", ".join(shown(name, _MAX_NAME_CHARACTERS) for name in others[:_MAX_LISTED_NAMES])

@@ -208,6 +208,7 @@ class Tally:
         )
         if outcome.violation and self.broken is None:
             self.broken = outcome
+            _say(f"broken:\n{outcome.tell()}")
         _say(str(self))
 
     def __str__(self) -> str:
@@ -232,7 +233,7 @@ async def run(tally: Tally, at_once: int) -> Outcome | None:
             tasks.create_task(_worlds_in_a_row(tally), name=f"worlds {number}")
     if tally.broken is None:
         return None
-    _say(f"broken:\n{tally.broken.tell()}\nleaving out what is not needed for it …")
+    _say("leaving out what is not needed for it …")
     return await shrink(tally.broken)
 
 

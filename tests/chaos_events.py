@@ -131,13 +131,13 @@ async def _remove_socket(world: World) -> None:
 
 
 async def _move_socket(world: World) -> None:
-    os.rename(world.path, tempfile.mkdtemp(dir=world.root) + "/moved.sock")
+    os.rename(world.path, tempfile.mkdtemp(dir=world.disk) + "/moved.sock")
     world.disturbed()
 
 
 async def _kill_socket(world: World) -> None:
     """Put a socket at the path that nobody listens on."""
-    path = tempfile.mkdtemp(dir=world.root) + "/dead.sock"
+    path = tempfile.mkdtemp(dir=world.disk) + "/dead.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
     os.rename(path, world.path)
@@ -148,14 +148,14 @@ def _block(kind: str) -> Callable[[World], Awaitable[None]]:
     """Put something at the path that is no socket."""
 
     async def happen(world: World) -> None:
-        path = tempfile.mkdtemp(dir=world.root) + "/blocker"
+        path = tempfile.mkdtemp(dir=world.disk) + "/blocker"
         match kind:
             case "a regular file":
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
             case "a symbolic link":
-                os.symlink(f"{world.root}/target", path)
+                os.symlink(f"{world.disk}/target", path)
             case _:
-                os.symlink(f"{world.root}/csi.sock", path)
+                os.symlink(world.driver.csi_address, path)
         os.rename(path, world.path)
         world.blocker = Blocker(kind, world.path)
         world.foreign.add(world.path)
@@ -211,7 +211,7 @@ def _has_kubelet(world: World) -> bool:
 
 
 def _is_small(world: World) -> bool:
-    return os.path.ismount(world.root) and world.has_folder and not world.is_full
+    return os.path.ismount(world.disk) and world.has_folder and not world.is_full
 
 
 def _is_slow(world: World) -> bool:

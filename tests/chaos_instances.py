@@ -15,7 +15,6 @@ from registrar.settings import DriverSettings
 
 MIN_SECONDS_BETWEEN_ANNOUNCEMENTS = 2.0
 START_SECONDS = 20.0
-STOP_SECONDS = 3.0
 MAX_LINES_AT_ONCE = 400
 """Far more than any instance has to say of a hundred events; a loop writes that in a second."""
 
@@ -67,9 +66,11 @@ class Instance:
             raise Violation(f"instance {self.number} wrote {len(new)} lines:\n{''.join(new[:50])}")
         for line in new:
             self._take(line)
-        self.waited_seconds = max(
-            self.waited_seconds, waited_for_cpu_seconds(self.command.process.pid)
-        )
+
+    def sample(self) -> None:
+        """Take note of how long it has been kept from running so far."""
+        waited = waited_for_cpu_seconds(self.command.process.pid)
+        self.waited_seconds = max(self.waited_seconds, waited)
 
     def _take(self, line: str) -> None:
         if line.startswith("Traceback"):
@@ -126,21 +127,10 @@ class Instance:
         resource.prlimit(self.command.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
         self.is_starved = False
 
-    async def stop(self) -> None:
-        """Ask it to end.
-
-        Raises:
-            Violation: if it takes long, or ends with another status than 0.
-        """
+    async def stop(self) -> tuple[int, float]:
+        """Ask it to end; return the status and how many seconds it took."""
         self.is_leaving = True
-        before = waited_for_cpu_seconds(self.command.process.pid)
-        status, seconds = await self.command.stop(signal.SIGTERM)
-        stolen = max(0.0, self.waited_seconds - before)
-        if status != 0 or seconds > STOP_SECONDS + stolen:
-            raise Violation(
-                f"instance {self.number} ended with {status} after {seconds:.2f} s:\n"
-                f"{self.command.log}"
-            )
+        return await self.command.stop(signal.SIGTERM)
 
     async def kill(self) -> None:
         """End it without a chance to clean up."""

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 from chaos_instances import Instance, instance_running
-from chaos_promises import ForeignFiles, Promise, is_answered
+from chaos_promises import ForeignFiles, Promise, Violation, is_answered
 
 from csi_registration_simulator.driver import SimulatedDriver
 from csi_registration_simulator.kubelet import SimulatedKubelet
@@ -62,6 +62,9 @@ KUBELET_SECONDS = (
 UNNOTICED_SECONDS = 6.5
 """A driver that hung is asked again within its back-off of 5 s; the call before takes another."""
 
+STOP_SECONDS = 2.0
+"""One second is promised, and the interpreter ends, too."""
+
 SLOW_SECONDS = 0.4
 SAMPLE_SECONDS = 0.1
 INJECTED = "the API server is down for maintenance"
@@ -79,8 +82,9 @@ class World:
     """What is the case in one world, and what is owed to it."""
 
     def __init__(self, root: str, rules: Rules, monitor_interval_seconds: int) -> None:
-        self.root = root
-        self.folder = f"{root}/registration"
+        self.disk = f"{root}/disk"
+        """Perhaps a small one, which can be filled."""
+        self.folder = f"{self.disk}/registration"
         self.driver = SimulatedDriver(f"{root}/csi.sock", name=NAMES[0])
         self.kubelet = SimulatedKubelet(self.folder, rules=rules, timings=TIMINGS)
         self.kubelet.listeners.append(self._note_kubelet)
@@ -196,14 +200,25 @@ class World:
         """End an instance, by SIGTERM or SIGKILL."""
         instance = self.instances[number]
         self.disturbed()
-        await (instance.kill() if is_killed else instance.stop())
         if is_killed:
+            await instance.kill()
             self.killed_at = time.monotonic()
+        else:
+            await self._stop(instance)
         self.disturbed()
         instance.check()
         self._waited_before += instance.waited_seconds
         del self.instances[number]
         await self._stacks.pop(number).aclose()
+
+    async def _stop(self, instance: Instance) -> None:
+        stolen, asked_at = self.stolen_seconds, time.strftime("%H:%M:%S")
+        status, seconds = await instance.stop()
+        if status != 0 or seconds > STOP_SECONDS + self.stolen_seconds - stolen:
+            raise Violation(
+                f"instance {instance.number} was asked to end at {asked_at} and ended with "
+                f"{status} after {seconds:.2f} s:\n{instance.command.log}"
+            )
 
     async def close(self) -> None:
         """End whatever runs, as hard as need be."""
@@ -220,7 +235,7 @@ class World:
         os.mkdir(f"{self.folder}/subfolder")
         with open(f"{self.folder}/notes.txt", "w", encoding="ascii") as notes:
             notes.write("not a socket")
-        os.symlink(f"{self.root}/target", f"{self.folder}/link-reg.sock")
+        os.symlink(f"{self.disk}/target", f"{self.folder}/link-reg.sock")
         self._listen(f"{self.folder}/other.csi.example.com-reg.sock")
         self._listen(f"{self.folder}/.hidden")
         for name in os.listdir(self.folder):
@@ -238,7 +253,7 @@ class World:
         self.foreign.forget_below(f"{self.folder}/")
         self.blocker = None
         self.is_kubelet_watching = False
-        gone = tempfile.mkdtemp(prefix="gone", dir=self.root)
+        gone = tempfile.mkdtemp(prefix="gone", dir=self.disk)
         os.rename(self.folder, gone)
         shutil.rmtree(gone)
 
@@ -287,8 +302,10 @@ class World:
             Violation: if something is broken.
         """
         self.foreign.check()
-        for instance in self._running():
-            instance.check()
+        for instance in self.instances.values():
+            instance.sample()
+            if not instance.is_leaving:
+                instance.check()
         stolen = self.stolen_seconds
         is_kept = [
             self.path_promise.see(
@@ -331,16 +348,18 @@ class World:
 
 @contextlib.contextmanager
 def small_disk(*, is_mounted: bool) -> Iterator[str]:
-    """Make a folder, if possible on a file system of its own with few inodes."""
+    """Make a folder with `disk` in it, if possible a file system of its own with few inodes."""
     root = tempfile.mkdtemp(prefix="c", dir="/tmp")
+    disk = f"{root}/disk"
+    os.mkdir(disk)
     try:
         if is_mounted:
             options = "size=1m,nr_inodes=200,mode=0755"
-            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "chaos", root], check=True)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "chaos", disk], check=True)
         yield root
     finally:
         if is_mounted:
-            subprocess.run(["umount", "--lazy", root], check=True)
+            subprocess.run(["umount", "--lazy", disk], check=True)
         shutil.rmtree(root, ignore_errors=True)
 
 
@@ -361,9 +380,9 @@ async def chaos_world(
     """Make a world with a folder and nothing that runs; end everything in it at last."""
     with small_disk(is_mounted=is_mounted) as root:
         world = World(root, rules, monitor_interval_seconds)
-        with open(f"{root}/target", "w", encoding="ascii") as target:
+        with open(f"{world.disk}/target", "w", encoding="ascii") as target:
             target.write("the end of a link")
-        world.foreign.add(f"{root}/target")
+        world.foreign.add(f"{world.disk}/target")
         world.make_folder()
         try:
             yield world

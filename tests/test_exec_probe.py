@@ -146,8 +146,9 @@ def test_it_loads_nothing_heavy(settings: DriverSettings) -> None:
         "         'dataclasses', 'socket', 'logging'} & sys.modules.keys()\n"
         "sys.exit(f'loaded: {sorted(heavy)}' if heavy else 0)\n"
     )
+    # Without the environment: measuring coverage in the child would load much itself.
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False, env={}
     )
     assert done.returncode == 0, done.stderr
 

@@ -359,6 +359,16 @@ async def test_a_body_that_nobody_asked_for_ends_the_connection() -> None:
     assert server.requests == [("healthz", 405)]
 
 
+async def test_a_body_that_comes_after_its_answer_does_no_harm() -> None:
+    """The answer reaches the client, and the connection is good for more."""
+    async with serving() as server:
+        client = await server.connect()
+        client.send(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+        assert (await client.response()).startswith(b"HTTP/1.1 405 ")
+        client.send(b"x" * 1_000)
+        assert await client.is_open()
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

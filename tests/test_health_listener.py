@@ -415,6 +415,17 @@ def failures(observer: RecordingObserver) -> list[ListeningFailed]:
     return [event for event in observer.events if isinstance(event, ListeningFailed)]
 
 
+async def test_a_socket_that_comes_alive_while_we_bind_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at once more right before the rename; what we have bound meanwhile is removed."""
+    monkeypatch.setattr("health.http_server.ensure_free", lambda _path: None)
+    path = folder / "h.sock"
+    async with serving(f"unix://{path}") as first, serving(f"unix://{path}") as second:
+        assert (first.is_up, second.is_up) == (True, False)
+        assert [one.name for one in folder.iterdir()] == ["h.sock"]
+
+
 @pytest.mark.usefixtures("quick_retries")
 async def test_a_live_socket_is_succeeded_when_its_owner_goes(folder: Path) -> None:
     """A rolling update with both instances at once ends with the new one reachable."""

@@ -1,11 +1,21 @@
 """kubelet's refusals, and the plain sentence that stands beside each known kind."""
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
 import pytest
+from observing import RecordingObserver
+from supervising import supervising
 
 from csi_node_driver_registrar.driver_checks import check_registration
+from csi_registration_simulator.driver import CallError, SimulatedDriver
+from csi_registration_simulator.kubelet import SimulatedKubelet
 from health.errors import Unhealthy
 from registrar.kubelet_refusals import explain_refusal, with_explanation
-from registrar.observer import State
+from registrar.observer import Announced, State, VerdictReceived
+from registrar.settings import DriverSettings
 from registrar.supervisor import Status
 
 FAILED = "RegisterPlugin error -- plugin registration failed with err: "
@@ -73,7 +83,7 @@ SOCKET = "/var/lib/kubelet/plugins/x/csi.sock"
         ),
         (
             (
-                f"{FAILED}{NODE}error updating node: timed out waiting for the condition; caused by: "
+                f"{FAILED}{NODE}error updating node: timed out waiting; caused by: "
                 'detected topology value collision: driver reported "k":"" but existing label is '
                 r'"k":"a\"b"'
             ),
@@ -104,8 +114,8 @@ SOCKET = "/var/lib/kubelet/plugins/x/csi.sock"
         (
             (
                 f"{VALIDATION}validation failed for CSI Driver x.io at endpoint {SOCKET}: "
-                'kubernetes.io/csi: ValidatePlugin for CSI driver "x.io" failed. Another driver with '
-                'the same name is already registered with a higher supported version: "1.0.0"'
+                'kubernetes.io/csi: ValidatePlugin for CSI driver "x.io" failed. Another driver '
+                'with the same name is already registered with a higher supported version: "1.0.0"'
             ),
             "another driver with this name is registered on the node already",
         ),
@@ -146,6 +156,56 @@ def test_a_hostile_text_is_searched_in_no_time() -> None:
     """It would take hours if a form could match in exponentially many ways."""
     for text in ('driver reported "' + '\\"' * 500, "nodeID: Too long" * 60, "dial unix " * 100):
         explain_refusal(f"topology value collision: {text}")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How a driver makes kubelet refuse it, and what is said of that."""
+
+    name: str
+    cause: Callable[[SimulatedDriver], None]
+    words: str
+
+
+def move_endpoint(driver: SimulatedDriver) -> None:
+    os.unlink(driver.csi_address)
+
+
+FAULTS = [
+    Fault("no socket on the host", move_endpoint, "there is no driver socket at"),
+    Fault(
+        "no Node service",
+        lambda driver: driver.errors.update(
+            NodeGetInfo=CallError(grpc.StatusCode.UNIMPLEMENTED, "unknown service csi.v1.Node")
+        ),
+        "the driver has no Node service",
+    ),
+    Fault(
+        "NodeGetInfo fails",
+        lambda driver: driver.errors.update(
+            NodeGetInfo=CallError(grpc.StatusCode.INTERNAL, "no instance id")
+        ),
+        "NodeGetInfo failed with Internal: no instance id",
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+async def test_a_refusal_of_a_whole_kubelet_is_explained_where_the_operator_looks(
+    driver: SimulatedDriver,
+    kubelet: SimulatedKubelet,
+    settings: DriverSettings,
+    observer: RecordingObserver,
+    fault: Fault,
+) -> None:
+    kubelet.disturbances.before_get_info_seconds = 0.2
+    await driver.start()
+    async with supervising(settings, observer) as supervisor:
+        await observer.wait_for(Announced)
+        fault.cause(driver)
+        await observer.wait_for(VerdictReceived, lambda verdict: not verdict.is_accepted)
+        with pytest.raises(Unhealthy, match=fault.words):
+            check_registration(supervisor.status)
 
 
 def test_readiness_gives_kubelets_own_words_and_the_sentence() -> None:

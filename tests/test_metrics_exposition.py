@@ -218,7 +218,9 @@ ACCEPTS = [
     ("application/openmetrics-text;q=high", TEXT),
     ("application/openmetrics-text;q=nan", TEXT),
     ("application/openmetrics-text;q=2", TEXT),
-    ("application/openmetrics-text;q=1.001", OPENMETRICS),
+    ("application/openmetrics-text;q=1.001", TEXT),
+    ("application/openmetrics-text;q=1.000", OPENMETRICS),
+    ("application/openmetrics-text;q=0.0005", TEXT),
     ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily", TEXT),
     (",;q=,;;=,", TEXT),
 ]

@@ -3,6 +3,8 @@
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +12,7 @@ import pytest
 
 from registrar.errors import PublicationError
 from registrar.registration_socket import Holder, RegistrationSocket
-from registrar.unix_sockets import bind_errno, connect_errno, grpc_target, listener_pid
+from registrar.unix_sockets import bind_errno, connect_errno, grpc_target
 
 
 @contextmanager
@@ -37,28 +39,28 @@ def published(folder: str) -> Iterator[RegistrationSocket]:
         yield ours
 
 
+PEER = """
+import os, socket, sys
+path = sys.argv[1]
+server = socket.socket(socket.AF_UNIX)
+server.bind(path + "~")
+server.listen()
+os.rename(path + "~", path)
+print("listening", flush=True)
+sys.stdin.read()
+"""
+
+
 @contextmanager
-def another_process_listening(path: str) -> Iterator[int]:
-    """Listen on a path in a child process, as a peer does; yield its pid."""
-    ready_out, ready_in = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        server.bind(path + "~")
-        server.listen()
-        os.rename(path + "~", path)
-        os.write(ready_in, b"!")
-        os.read(ready_out, 1)  # for ever: the parent kills
-        os._exit(0)
-    try:
-        while connect_errno(path) != 0 or listener_pid(path) != pid:
-            os.sched_yield()
-        yield pid
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-        os.close(ready_in)
-        os.close(ready_out)
+def another_process_listening(path: str) -> Iterator[None]:
+    """Take a path over in another process, as a peer does."""
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", PEER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as peer:
+        assert peer.stdout is not None
+        assert peer.stdout.readline() == b"listening\n"
+        yield
+        peer.kill()
 
 
 def test_a_published_socket_is_ours_with_mode_0600_and_leaves_no_other_file(

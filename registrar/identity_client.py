@@ -159,7 +159,7 @@ class IdentityClient:
     async def _call(
         self,
         method: str,
-        start: Callable[["csi_pb2_grpc.IdentityAsyncStub"], Awaitable[_Response]],
+        start: Callable[["csi_pb2_grpc.IdentityAsyncStub"], Awaitable[_Response | None]],
         limit_seconds: float,
     ) -> _Response:
         """Make one call: timed, counted and with its failure in words, however it ends."""
@@ -185,6 +185,13 @@ class IdentityClient:
             if not self.is_connected:
                 await self._disconnect()
             raise DriverError(problem) from error
+        if response is None:
+            # gRPC's asyncio client says so, and nothing else, if it cannot decode the bytes.
+            self._report(method, grpc.StatusCode.INTERNAL, begun)
+            raise DriverError(
+                f"the driver behind {self.csi_address} answered {method} with bytes that are no "
+                "valid message (such as a name that is not UTF-8)"
+            )
         self._report(method, grpc.StatusCode.OK, begun)
         return response
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 
 import grpc
+import grpc.aio
 import pytest
 from observing import RecordingObserver
 
@@ -174,6 +175,29 @@ async def test_a_driver_that_says_unavailable_itself_is_quoted_too(
     await driver.start()
     with pytest.raises(DriverError, match="with Unavailable: backend down"):
         await client.get_plugin_info()
+
+
+@pytest.mark.parametrize("answer", [b"\x0a\x02\xff\xfe", b"\xff\xff\xff"])
+async def test_an_answer_that_is_no_message_is_the_drivers_error(
+    client: IdentityClient, observer: RecordingObserver, answer: bytes
+) -> None:
+    """R38 in its crudest form: a name that is not even text."""
+
+    async def give_answer(_request: bytes, _context: object) -> bytes:
+        return answer
+
+    handler = grpc.unary_unary_rpc_method_handler(give_answer)
+    methods = {"GetPluginInfo": handler, "Probe": handler}
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("csi.v1.Identity", methods),)
+    )
+    server.add_insecure_port(f"unix:{client.csi_address}")
+    await server.start()
+    with pytest.raises(DriverError, match="answered GetPluginInfo with bytes that are no valid"):
+        await client.get_plugin_info()
+    assert codes(observer) == [("GetPluginInfo", "Internal")]
+    await server.stop(None)
 
 
 async def test_a_connection_that_breaks_at_once_is_said_to(client: IdentityClient) -> None:

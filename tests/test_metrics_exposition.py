@@ -167,12 +167,12 @@ def values(family: Metric) -> list[tuple[str, dict[str, object], float]]:
 async def test_what_cannot_stand_in_a_line_as_it_is_comes_back_as_it_was(
     measured: MeasuringObserver,
 ) -> None:
-    version = 'a "quoted" back\\slash\nand a line, \u00e9'
+    version = 'a "quoted" back\\nothing new\nand a line, \u00e9'
     notify_all(measured, identified())
     measured.notify(
         DriverAnswered(csi_address=CSI_ADDRESS, driver_name=DRIVER_NAME, vendor_version=version)
     )
-    odd = Metric("odd", 'a "help" back\\slash\nand a line', "gauge")
+    odd = Metric("odd", 'a "help" back\\nothing new\nand a line', "gauge")
     odd.add_sample("odd", {}, 1.0)
 
     class Odd:
@@ -337,11 +337,18 @@ def test_a_failing_collector_is_told_of_once_until_it_changes() -> None:
     registry = TolerantRegistry(told.append)
     failing = Failing()
     registry.register(failing)
-    for error in (failing.error, failing.error, OSError(5, "other"), None, failing.error):
+    for error in (
+        failing.error,
+        failing.error,
+        OSError(5, "x"),
+        OSError(5, "x"),
+        None,
+        OSError(5, "x"),
+    ):
         failing.error = error
         list(registry.collect())
-    first = "Failing failed: RuntimeError('no /proc here')"
-    assert told == [first, "Failing failed: OSError(5, 'other')", first]
+    other = "Failing failed: OSError(5, 'x')"
+    assert told == ["Failing failed: RuntimeError('no /proc here')", other, other]
 
 
 def test_a_registry_that_was_told_nothing_about_failures_keeps_quiet() -> None:
@@ -352,12 +359,12 @@ def test_a_registry_that_was_told_nothing_about_failures_keeps_quiet() -> None:
 
 def test_a_collector_that_is_unregistered_is_not_asked_any_more() -> None:
     registry = TolerantRegistry()
-    build = BuildInfo(version="1", revision="", python_version="3")
-    registry.register(build)
-    registry.unregister(build)
+    gauge = Gauge("once", "Once.", registry=registry)
+    registry.unregister(gauge)
     assert list(registry.collect()) == []
     with pytest.raises(KeyError):
-        registry.unregister(build)
+        registry.unregister(gauge)
+    assert len(list(Gauge("once", "Once more.", registry=registry).collect())) == 1
 
 
 def test_a_name_that_is_taken_is_refused() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -186,7 +187,7 @@ async def test_an_answer_that_is_no_message_is_the_drivers_error(
     async def give_answer(_request: bytes, _context: object) -> bytes:
         return answer
 
-    handler = grpc.unary_unary_rpc_method_handler(give_answer)
+    handler: Any = grpc.unary_unary_rpc_method_handler(give_answer)
     methods = {"GetPluginInfo": handler, "Probe": handler}
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(

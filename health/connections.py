@@ -22,7 +22,7 @@ class Limits:
     """
 
     max_connections: int = 128
-    """Of all clients together; each costs some 20 KB."""
+    """Of all clients together; each costs some 10 KB."""
     max_request_bytes: int = 16 * 1024
     """Of a request with its headers and body, and of whatever else arrives before its answer."""
     request_seconds: float = 5.0

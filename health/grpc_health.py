@@ -4,10 +4,13 @@
 itself. Any server can take the service in; the one of `serving_grpc_health` has nothing else.
 """
 
+# Annotations stay text: releases of grpcio-health-checking without List lack its messages.
+from __future__ import annotations
+
 import asyncio
 import errno
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,7 @@ class HealthServicer:
         self._watch_interval_seconds = watch_interval_seconds
         self._max_watchers = max_watchers
         self._watchers = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Make a server, before it starts, answer health calls too."""
@@ -94,12 +98,14 @@ class HealthServicer:
             text = f"{self._max_watchers} clients are watching already"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         self._watchers += 1
+        self._wind_up()
         try:
             async with aclosing(self._changes(request.service)) as statuses:
                 async for status in statuses:
                     await context.write(_response(status))
         finally:
             self._watchers -= 1
+            self._run_down()
 
     async def _changes(self, service: str) -> AsyncGenerator[int, None]:
         last = None
@@ -113,7 +119,7 @@ class HealthServicer:
             if is_stopping:
                 return
             last = status
-            await self._next_look(change, is_known=status != _SERVICE_UNKNOWN)
+            await change.wait()
 
     async def _status(self, service: str) -> int:
         checks = self._services.get(service)
@@ -125,16 +131,22 @@ class HealthServicer:
     def _judged(self, is_healthy: bool) -> int:  # noqa: FBT001  # private
         return int(_SERVING if is_healthy and not self._health.is_stopping else _NOT_SERVING)
 
-    async def _next_look(self, change: asyncio.Event, *, is_known: bool) -> None:
-        """Wait for a change, or for the interval's end if there is something to ask.
+    def _wind_up(self) -> None:
+        """Have all who watch look again after the interval, together: one call a check."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._watch_interval_seconds, self._strike)
 
-        All watchers wake at the same ticks, so that together they cost one call a check.
-        """
-        now = asyncio.get_running_loop().time()
-        remaining_seconds = self._watch_interval_seconds - now % self._watch_interval_seconds
-        with suppress(TimeoutError):
-            async with asyncio.timeout(remaining_seconds if is_known else None):
-                await change.wait()
+    def _strike(self) -> None:
+        self._timer = None
+        self._wind_up()
+        self._health.changed()
+
+    def _run_down(self) -> None:
+        """Let the event loop sleep when nobody watches any more."""
+        if not self._watchers and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def _services(health: Health) -> dict[str, tuple[CheckName, ...]]:

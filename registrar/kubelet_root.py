@@ -182,9 +182,7 @@ def _kubelet_root(table: MountTable, files: dict[str, str]) -> KubeletRoot | Non
 def _roots(table: MountTable, files: dict[str, str]) -> Iterator[KubeletRoot]:
     for path, form in _FILES_OF_KUBELET.items():
         mount = table.holding(files[path])
-        if mount is None or mount.point != files[path]:
-            continue
-        if match := form.fullmatch(mount.root):
+        if mount is not None and (match := form.fullmatch(mount.root)):
             place = Place(mount.device, match[1] or "/", mount.file_system)
             yield KubeletRoot(place, path, mount.root)
 

@@ -1,8 +1,8 @@
 """Random sequences of events in worlds of real processes, with invariants that always hold.
 
 `python tests/chaos.py --events 10000` runs several worlds at once until so many events have
-happened. Every sequence follows from its seed; one that breaks an invariant is printed, shortened as
-far as it still does.
+happened. Every sequence follows from its seed; one that breaks an invariant is printed, shortened
+as far as it still does.
 """
 
 import argparse
@@ -47,6 +47,8 @@ class Case:
     steps: tuple[Step, ...] | None = None
     """None to draw them."""
     is_mounted: bool = False
+    without: str = ""
+    """Events whose name contains this are left out; empty for none."""
 
 
 @dataclass
@@ -74,7 +76,11 @@ async def run_case(case: Case, events: int = EVENTS_PER_WORLD) -> Outcome:
     async with chaos_world(
         rules, monitor_interval_seconds=interval, is_mounted=case.is_mounted
     ) as world:
-        steps = _draw(choose, world, events) if case.steps is None else _replay(case.steps, world)
+        steps = (
+            _draw(choose, world, case.without, events)
+            if case.steps is None
+            else _replay(case.steps, world)
+        )
         try:
             async with asyncio.TaskGroup() as tasks:
                 agents = [
@@ -91,10 +97,11 @@ async def run_case(case: Case, events: int = EVENTS_PER_WORLD) -> Outcome:
     return outcome
 
 
-def _draw(choose: random.Random, world: World, events: int) -> Iterator[Step]:
+def _draw(choose: random.Random, world: World, without: str, events: int) -> Iterator[Step]:
+    wanted = [event for event in EVENTS.values() if not without or without not in event.name]
     for _ in range(events):
         pause = choose.choice(PAUSES_SECONDS)
-        possible = [event for event in EVENTS.values() if event.is_possible(world)]
+        possible = [event for event in wanted if event.is_possible(world)]
         (event,) = choose.choices(possible, [event.weight for event in possible])
         yield Step(pause, event.name)
 
@@ -180,6 +187,7 @@ class Tally:
     next_seed: int
     ends_at: float
     is_mounted: bool
+    without: str = ""
     begun: float = field(default_factory=time.monotonic)
     events: int = 0
     worlds: int = 0
@@ -196,7 +204,7 @@ class Tally:
     def next_case(self) -> Case:
         """Return the case of the next seed."""
         self.next_seed += 1
-        return Case(self.next_seed - 1, is_mounted=self.is_mounted)
+        return Case(self.next_seed - 1, is_mounted=self.is_mounted, without=self.without)
 
     def add(self, outcome: Outcome) -> None:
         """Count what happened in one world."""
@@ -249,12 +257,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first world; then upwards")
     parser.add_argument("--minutes", type=float, default=120.0, help="at most")
     parser.add_argument("--worlds", type=int, default=12, help="at the same time")
+    parser.add_argument("--without", default="", help="leave out events whose name contains this")
     arguments = parser.parse_args()
     tally = Tally(
         wanted_events=arguments.events,
         next_seed=arguments.seed,
         ends_at=time.monotonic() + 60 * arguments.minutes,
         is_mounted=can_mount(),
+        without=arguments.without,
     )
     broken = asyncio.run(run(tally, arguments.worlds))
     _say(f"seeds {arguments.seed} to {tally.next_seed - 1}: {tally}")

@@ -242,8 +242,12 @@ _KUBELET = (
     Event("kubelet stops", 1, _has_kubelet, _stop_kubelet),
     Event("kubelet restarts", 1.5, lambda w: _has_kubelet(w) and not w.is_full, _restart_kubelet),
     Event("kubelet hangs", 1, lambda w: _has_kubelet(w) and not w.is_kubelet_hung, _hang_kubelet),
-    Event("kubelet hangs no more", 6, lambda w: w.is_kubelet_running and w.is_kubelet_hung,
-          _resume_kubelet),
+    Event(
+        "kubelet hangs no more",
+        6,
+        lambda w: w.is_kubelet_running and w.is_kubelet_hung,
+        _resume_kubelet,
+    ),
     Event("kubelet refuses once", 1, _has_kubelet, _refuse(1)),
     Event("kubelet refuses three times", 0.5, _has_kubelet, _refuse(3)),
     Event("kubelet loses a verdict", 1, _has_kubelet, _lose_verdict),
@@ -297,8 +301,12 @@ def _instance_events(number: int) -> tuple[Event, ...]:
         Event(f"{who} gets SIGTERM", 0.7, is_there, stop),
         Event(f"{who} gets SIGKILL", 0.7, is_there, kill),
         Event(f"{who} gets SIGHUP", 0.5, is_there, hang_up),
-        Event(f"{who} has no file descriptors", 0.4,
-              lambda world: is_there(world) and not is_starved(world), starve),
+        Event(
+            f"{who} has no file descriptors",
+            0.4,
+            lambda world: is_there(world) and not is_starved(world),
+            starve,
+        ),
         Event(f"{who} has file descriptors again", 4, is_starved, feed),
     )
 

@@ -14,6 +14,9 @@ from commanding import RunningCommand, registrar_arguments, running
 from registrar.settings import DriverSettings
 
 MIN_SECONDS_BETWEEN_ANNOUNCEMENTS = 2.0
+LOG_SECONDS = 0.1
+"""A line may be written so much later than what it tells of."""
+
 START_SECONDS = 20.0
 MAX_LINES_AT_ONCE = 400
 """Far more than any instance has to say of a hundred events; a loop writes that in a second."""
@@ -88,7 +91,7 @@ class Instance:
         # At midnight the clock of the log falls back by a day.
         if before is None or at < before:
             return
-        if at - before < MIN_SECONDS_BETWEEN_ANNOUNCEMENTS - 0.005:
+        if at - before < MIN_SECONDS_BETWEEN_ANNOUNCEMENTS - LOG_SECONDS:
             raise Violation(
                 f"instance {self.number} announced {path} again after {at - before:.3f} s:\n"
                 f"{self.command.log}"

@@ -30,14 +30,15 @@ class Promise:
 
     what: str
     limit_seconds: float
-    _since: float = 0.0
+    since: float = 0.0
+    """When it was last kept, or not owed, or disturbed."""
     _stolen_before: float = 0.0
     longest_seconds: float = 0.0
     """The longest time that the promise took to be kept."""
 
     def disturbed(self, stolen_seconds: float, extra_seconds: float = 0.0) -> None:
         """Start the limit anew, perhaps with more time for this once."""
-        self._since = max(self._since, time.monotonic() + extra_seconds)
+        self.since = max(self.since, time.monotonic() + extra_seconds)
         self._stolen_before = stolen_seconds
 
     def see(self, *, is_owed: bool, is_kept: bool, stolen_seconds: float) -> bool:
@@ -47,11 +48,11 @@ class Promise:
             Violation: if the promise has been owed and broken for too long.
         """
         now = time.monotonic()
-        waited = now - self._since
+        waited = now - self.since
         if is_kept or not is_owed:
             if is_owed:
                 self.longest_seconds = max(self.longest_seconds, waited)
-            self._since, self._stolen_before = now, stolen_seconds
+            self.since, self._stolen_before = now, stolen_seconds
             return True
         stolen = stolen_seconds - self._stolen_before
         if waited > self.limit_seconds + stolen:

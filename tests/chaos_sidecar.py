@@ -102,9 +102,7 @@ class Sidecar:
         return self.command.open_files <= self._files + SPARE_FILES
 
 
-async def _eventually(
-    is_true: Callable[[], Awaitable[bool]], timeout_seconds: float = 8
-) -> None:
+async def _eventually(is_true: Callable[[], Awaitable[bool]], timeout_seconds: float = 8) -> None:
     """Wait until something holds that no event tells of."""
     begun = time.monotonic()
     while not await is_true():

@@ -26,7 +26,7 @@ MANY = how(max_examples=150, derandomize=True, deadline=None)
 ANY_TEXT = st.text(max_size=80)
 
 NASTY_TEXTS = (
-    "line\nI0101 00:00:00.000000       1 forged.py:1] \"forged\"",
+    'line\nI0101 00:00:00.000000       1 forged.py:1] "forged"',
     "\x1b[2J\x1b]0;title\x07",
     "\x00\x01\u2028\u202e\ufeff",
     "x" * 100_000,
@@ -54,7 +54,7 @@ class RawDriver:
     async def listening(self, csi_address: str) -> AsyncIterator[None]:
         """Serve while the block runs, on a new socket, which is removed in the end."""
         server = grpc.aio.server()
-        handlers = {
+        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             "GetPluginInfo": grpc.unary_unary_rpc_method_handler(self.get_plugin_info),
             "Probe": grpc.unary_unary_rpc_method_handler(self.probe),
         }

@@ -49,9 +49,7 @@ class Node:
 
     async def start(self) -> RunningCommand:
         """Start an instance and wait until it holds the registration."""
-        command = await self.stack.enter_async_context(
-            running(*registrar_arguments(self.settings))
-        )
+        command = await self.stack.enter_async_context(running(*registrar_arguments(self.settings)))
         await command.wait_for_log(PUBLISHED)
         self.living.append(command)
         return command
@@ -165,9 +163,7 @@ async def test_two_deployments_with_one_driver_do_not_fight(
     assert len(node.owners) == len(set(node.owners)) or node.owners.count(first.process.pid) == 2
 
 
-async def _stay_together(
-    node: Node, kubelet: SimulatedKubelet, owner: RunningCommand
-) -> None:
+async def _stay_together(node: Node, kubelet: SimulatedKubelet, owner: RunningCommand) -> None:
     """Let time pass, in which nothing may change once kubelet has the driver."""
     await owner.wait_for_log("kubelet registered the driver")
     before, owners = kubelet.mark(), list(node.owners)

@@ -8,7 +8,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -23,6 +23,7 @@ from health.http_server import Route, serving_http
 from health.listener import Listener
 from health.observer import Event, Handler, ListeningFailed, ListeningStarted
 from health.sockets import open_sockets
+from health.unix_paths import claim
 from health.web import Request, Response
 
 pytestmark = pytest.mark.timeout(20)
@@ -415,6 +416,37 @@ def failures(observer: RecordingObserver) -> list[ListeningFailed]:
     return [event for event in observer.events if isinstance(event, ListeningFailed)]
 
 
+@pytest.mark.usefixtures("quick_retries")
+async def test_a_live_socket_with_a_full_backlog_is_alive(folder: Path) -> None:
+    """A peer that is too busy to accept is not a dead one."""
+    path = folder / "h.sock"
+    with ExitStack() as stack:
+        peer = stack.enter_context(socket.socket(socket.AF_UNIX))
+        peer.bind(str(path))
+        peer.listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                client.settimeout(0)
+                client.connect(str(path))
+        inode = path.stat().st_ino
+        async with serving(f"unix://{path}") as listener:
+            await attempts(listener, 2)
+            assert not listener.is_up
+        assert path.stat().st_ino == inode
+
+
+def test_a_socket_that_only_got_our_inodes_number_is_not_ours(folder: Path) -> None:
+    """R01: file systems give a number out again at once; the time of change tells them apart."""
+    leave_stale_socket(folder / "hidden")
+    claimed = claim(folder / "h.sock", folder / "hidden")
+    assert claimed.has_path()
+    os.utime(claimed.path)
+    assert not claimed.has_path()
+    claimed.release()
+    assert claimed.path.exists()
+
+
 async def test_a_socket_that_comes_alive_while_we_bind_is_left_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -494,15 +526,20 @@ async def test_a_successors_socket_is_not_removed_on_exit(folder: Path) -> None:
 @pytest.mark.usefixtures("quick_retries")
 async def test_a_unix_socket_that_was_taken_away_is_listened_on_anew(folder: Path) -> None:
     """R02: whoever empties the folder does not silence the probe in it."""
-    path, observer = folder / "h.sock", RecordingObserver()
+    path, observer = folder / "in" / "h.sock", RecordingObserver()
     async with serving(f"unix://{path}", observer) as listener:
-        path.unlink()
+        await observer.seen(ListeningFailed, 1)
+        path.parent.mkdir()
+        await observer.seen(ListeningStarted, 1)
+        shutil.rmtree(path.parent)
         listener.renew()
-        assert not listener.is_up or not path.exists()
+        await observer.seen(ListeningFailed, 2)
+        assert (listener.is_up, listener.url) == (False, "")
+        path.parent.mkdir()
         await observer.seen(ListeningStarted, 2)
         assert listener.is_up
         assert await get("http://sidecar/", unix=path) == "ok"
-    assert not list(folder.iterdir())
+    assert not list(path.parent.iterdir())
 
 
 async def test_renewing_what_is_still_there_changes_nothing(folder: Path) -> None:

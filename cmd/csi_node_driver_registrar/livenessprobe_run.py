@@ -17,6 +17,7 @@ from health.checks import Check, CheckName
 from health.endpoints import health_routes
 from health.http_server import serving_http
 from health.overall import LIVENESSPROBE_ENDPOINTS, Health, examining
+from metrics.families import CSI_FAMILIES
 from registrar.driver_watch import DriverWatch
 from registrar.identity_client import IdentityClient
 from registrar.observer import Event
@@ -36,7 +37,7 @@ async def run_livenessprobe(config: LivenessConfig) -> None:
 
 
 async def _run(config: LivenessConfig, lifetime: Lifetime) -> None:
-    measuring = Measuring()
+    measuring = Measuring(CSI_FAMILIES)
     events = FanOut[Event](LogObserver().notify, measuring.notify)
     observer = FanOut[health_events.Event](HealthLog().notify, measuring.notify_health)
     async with AsyncExitStack() as stack:

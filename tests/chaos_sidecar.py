@@ -25,6 +25,9 @@ MAX_LINES_FOR_A_FAULT = 20
 SPARE_FILES = 2
 """For a health check that may be under way."""
 
+FLAGS = ("--http-endpoint=127.0.0.1:0", "--monitor-interval=1s", "--timeout=10s")
+"""Patient with a driver that stands still between two calls of ours."""
+
 _HEADER = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
 _ResultT = TypeVar("_ResultT")
 
@@ -67,9 +70,7 @@ class Sidecar:
     @contextlib.asynccontextmanager
     async def living(self) -> Any:  # noqa: ANN401 - an async iterator of nothing
         """Run it and its peers while the block runs."""
-        arguments = registrar_arguments(
-            self.settings, "--http-endpoint=127.0.0.1:0", "--monitor-interval=1s"
-        )
+        arguments = registrar_arguments(self.settings, *FLAGS)
         async with self.kubelet, self.driver, running(*arguments) as self._command:
             self.url = await self.command.url()
             await self.kubelet.wait_for(lambda: NAME in self.kubelet.csinode)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -270,6 +271,22 @@ async def test_a_driver_that_hangs_never_delays_kubelet(
         assert asked.seconds < 0.5
         status, seconds = await registrar.stop()
         assert (status, seconds < 1.0) == (0, True)
+
+
+async def test_it_survives_that_no_file_descriptors_are_left_when_the_driver_comes(
+    driver: SimulatedDriver, kubelet: SimulatedKubelet, settings: DriverSettings
+) -> None:
+    """R24: gRPC aborts the process if it has to initialise itself without descriptors."""
+    async with running(*registrar_arguments(settings)) as registrar:
+        await registrar.wait_for_log("CSI driver does not answer")
+        pid = registrar.process.pid
+        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (registrar.open_files, hard))
+        await driver.start()
+        await asyncio.sleep(2.5)  # two attempts, that is
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (1024, hard))
+        assert (await kubelet.wait_for_record(Notified, timeout_seconds=15)).is_accepted
+        assert registrar.process.returncode is None
 
 
 async def test_it_writes_nothing_but_its_socket(

@@ -19,6 +19,7 @@ from health.http_server import serving_http
 from health.overall import LIVENESSPROBE_ENDPOINTS, Health, examining
 from metrics.families import CSI_FAMILIES
 from registrar.driver_watch import DriverWatch
+from registrar.grpc_library import keeping_grpc_initialised
 from registrar.identity_client import IdentityClient
 from registrar.observer import Event
 
@@ -40,7 +41,7 @@ async def _run(config: LivenessConfig, lifetime: Lifetime) -> None:
     measuring = Measuring(CSI_FAMILIES)
     events = FanOut[Event](LogObserver().notify, measuring.notify)
     observer = FanOut[health_events.Event](HealthLog().notify, measuring.notify_health)
-    async with AsyncExitStack() as stack:
+    async with keeping_grpc_initialised(), AsyncExitStack() as stack:
         client = await stack.enter_async_context(
             IdentityClient(config.csi_address, config.probe_timeout_seconds, events)
         )

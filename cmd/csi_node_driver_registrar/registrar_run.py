@@ -24,6 +24,7 @@ from health.http_server import Route, serving_http
 from health.listener import Listener
 from health.overall import REGISTRAR_ENDPOINTS, Health, examining
 from health.status_page import status_route
+from registrar.grpc_library import keeping_grpc_initialised
 from registrar.observer import (
     Announced,
     CsiSocketSeen,
@@ -68,7 +69,7 @@ async def run_registrar(config: Config) -> None:
 
 
 async def _run(config: Config, lifetime: Lifetime) -> None:
-    async with AsyncExitStack() as stack:
+    async with keeping_grpc_initialised(), AsyncExitStack() as stack:
         await _Run(config, lifetime, stack).keep_registered()
 
 

@@ -99,7 +99,8 @@ def _tracking(routes: Sequence[Route]) -> _Middleware:
 
 
 def _first_part(path: str) -> str:
-    return path.split("/", 2)[1]
+    """Take the label's part of a path; `OPTIONS *` and `CONNECT` have one without a slash."""
+    return path.removeprefix("/").partition("/")[0]
 
 
 async def _bind_tcp(address: TcpAddress, connections: Connections) -> Bound:

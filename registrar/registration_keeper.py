@@ -10,7 +10,6 @@ import grpc.aio
 from pluginregistration.v1 import registration_pb2_grpc
 from registrar.driver_watch import IdentifiedDriver
 from registrar.errors import PublicationError, RegistrationRefused
-from registrar.kubelet_silence import diagnose
 from registrar.observer import (
     Announced,
     AnnouncementReason,
@@ -24,19 +23,13 @@ from registrar.observer import (
     VerdictReceived,
 )
 from registrar.publication import AddServices, Publication
-from registrar.registration import NODE_GET_INFO_LIMIT_SECONDS, Registration
+from registrar.registration import Registration
 from registrar.registration_service import RegistrationService
 from registrar.registration_socket import Holder
 from registrar.settings import DriverSettings, OnRegistrationFailure
-from registrar.silence_evidence import KubeletProbe, Silence
+from registrar.silence_evidence import KubeletProbe
+from registrar.silence_watch import SilenceReport, SilenceWatch
 from registrar.silence_words import describe_deleted_folder
-
-_VERDICT_SECONDS = 5.0
-"""A verdict follows GetInfo within a second, if neither the driver nor the API server hangs."""
-
-_PACE_SECONDS = 1.0
-_LONGEST_PACE_SECONDS = 2.0
-"""`keep` is called every second; with more than this between two calls the process stood still."""
 
 
 class RegistrationKeeper:
@@ -72,38 +65,35 @@ class RegistrationKeeper:
         self._answer_told = driver.answer
         self._was_up = True
         self._has_socket: bool | None = None
-        self._kubelet_probe = kubelet_probe
-        self._diagnosis = ""
-        self._is_get_info_missed = False
-        self._has_reported_verdict_missing = False
-        self._unanswered_since: float | None = None
-        self._kept_at = clock()
-        self._standstill_seconds = 0.0
-        self._dead_socket_at: float | None = None
+        self._silence = SilenceWatch(
+            self.registration,
+            settings,
+            driver.registration_socket_path,
+            clock=clock,
+            kubelet_probe=kubelet_probe,
+        )
 
     @property
     def diagnosis(self) -> str:
         """Why kubelet does not call; empty if it owes no call, or not for long enough."""
-        return self._diagnosis if self.registration.state is State.ANNOUNCED else ""
+        return self._silence.text
 
     def get_info_received(self) -> None:
         """Take note that kubelet asked who is here."""
         self.registration.get_info_received(self._clock())
-        self._diagnosis = ""
-        self._unanswered_since = None
-        self._is_get_info_missed = self._has_reported_verdict_missing = False
+        self._silence.get_info_received()
         self._observer.notify(
             GetInfoReceived(csi_address=self._settings.csi_address, driver_name=self.driver_name)
         )
 
     def get_info_missed(self) -> None:
         """Take note that the answer came too late for kubelet."""
-        self._is_get_info_missed = True
+        self._silence.get_info_missed()
         self.registration.get_info_missed(self._clock())
 
     def verdict_received(self, *, is_accepted: bool, error: str) -> None:
         """Take note of kubelet's verdict; what follows from it is done outside of its call."""
-        self._diagnosis = ""
+        self._silence.verdict_received()
         now, before = self._clock(), self.registration.state
         published_at = self.registration.published_at
         self.registration.verdict_received(now, is_accepted=is_accepted, error=error)
@@ -126,7 +116,7 @@ class RegistrationKeeper:
             RegistrationRefused: if kubelet refused, and the settings say to stop then.
         """
         self._stop_if_refused()
-        self._note_pace()
+        self._silence.note_pace()
         self._note_driver(driver, is_up=is_up)
         try:
             await self._act_on(self._publication.look())
@@ -170,7 +160,7 @@ class RegistrationKeeper:
     async def _act_on(self, holder: Holder) -> None:
         await self._note_holder(holder)
         reason = self.registration.due_announcement(holder, self._clock())
-        self._report_silence_if_any(reason)
+        self._report_silence(self._silence.report(reason))
         if reason is not None:
             await self._announce(reason, holder)
         self._report_socket(is_present=reason is not None or holder in (Holder.OURS, Holder.PEER))
@@ -179,7 +169,7 @@ class RegistrationKeeper:
         """Follow what became of the path since the last look."""
         before, now = self.registration.state, self._clock()
         if self.registration.published_at is None and holder is Holder.DEAD:
-            self._dead_socket_at = now
+            self._silence.dead_socket_found()
         if self.registration.published_at is None or holder is Holder.OURS:
             return
         if holder is not Holder.PEER:
@@ -201,11 +191,7 @@ class RegistrationKeeper:
         before = self.registration.state
         self.registration.announced(self._clock())
         self.problem = None
-        self._standstill_seconds = 0.0
-        if self._unanswered_since is None:
-            self._unanswered_since = self._clock()
-        if reason is not AnnouncementReason.SILENCE:
-            self._diagnosis = ""
+        self._silence.announced(reason)
         self._observer.notify(
             Announced(
                 csi_address=self._settings.csi_address,
@@ -254,59 +240,18 @@ class RegistrationKeeper:
                 )
             )
 
-    def _note_pace(self) -> None:
-        """Notice that this process did not run when it should have, for lack of CPU or frozen."""
-        now = self._clock()
-        if now - self._kept_at > _LONGEST_PACE_SECONDS:
-            self._standstill_seconds += now - self._kept_at - _PACE_SECONDS
-        self._kept_at = now
-
-    def _report_silence_if_any(self, due: AnnouncementReason | None) -> None:
-        silent_seconds = self.registration.silent_seconds(self._clock())
-        if due is AnnouncementReason.SILENCE and silent_seconds is not None:
-            self._report_silence(silent_seconds, self.registration.next_silence_interval())
-        elif not self._has_reported_verdict_missing and self._is_verdict_overdue():
-            self._has_reported_verdict_missing = True
-            waited = self._seconds_since(self.registration.last_get_info_at) or 0.0
-            limit = 0.0 if self._is_get_info_missed else NODE_GET_INFO_LIMIT_SECONDS
-            retry_seconds = limit + self._settings.kubelet_silence_seconds - waited
-            self._report_silence(waited, max(0.0, retry_seconds))
-
-    def _is_verdict_overdue(self) -> bool:
-        is_owed = self.registration.state is State.ANNOUNCED and self.registration.has_get_info
-        waited = self._seconds_since(self.registration.last_get_info_at) or 0.0
-        return is_owed and waited > _VERDICT_SECONDS and self._settings.kubelet_silence_seconds > 0
-
-    def _report_silence(self, silent_seconds: float, retry_seconds: float) -> None:
-        diagnosis = diagnose(self._silence(silent_seconds))
-        self._diagnosis = diagnosis.text
-        self._observer.notify(
-            KubeletSilent(
-                csi_address=self._settings.csi_address,
-                driver_name=self.driver_name,
-                silent_seconds=silent_seconds,
-                diagnosis=diagnosis.text,
-                retry_seconds=retry_seconds,
-                cause=diagnosis.cause,
+    def _report_silence(self, report: SilenceReport | None) -> None:
+        if report is not None:
+            self._observer.notify(
+                KubeletSilent(
+                    csi_address=self._settings.csi_address,
+                    driver_name=self.driver_name,
+                    silent_seconds=report.silent_seconds,
+                    diagnosis=report.diagnosis.text,
+                    retry_seconds=report.retry_seconds,
+                    cause=report.diagnosis.cause,
+                )
             )
-        )
-
-    def _silence(self, silent_seconds: float) -> Silence:
-        return Silence(
-            socket_path=self._publication.socket.path,
-            kubelet_registration_path=self._settings.kubelet_registration_path,
-            silent_seconds=silent_seconds,
-            unanswered_seconds=self._seconds_since(self._unanswered_since) or 0.0,
-            seconds_since_get_info=self._seconds_since(self.registration.last_get_info_at),
-            has_get_info=self.registration.has_get_info,
-            is_get_info_missed=self._is_get_info_missed,
-            standstill_seconds=self._standstill_seconds,
-            dead_socket_seconds_ago=self._seconds_since(self._dead_socket_at),
-            kubelet_probe=self._kubelet_probe(),
-        )
-
-    def _seconds_since(self, then: float | None) -> float | None:
-        return None if then is None else self._clock() - then
 
     def _add_services(self, server: grpc.aio.Server) -> None:
         registration_pb2_grpc.add_RegistrationServicer_to_server(

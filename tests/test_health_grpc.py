@@ -420,12 +420,13 @@ async def test_any_server_takes_the_service_in(folder: Path) -> None:
         await server.stop(None)
 
 
-async def test_all_interfaces_are_both_families() -> None:
+@pytest.mark.parametrize("address", [":0", "localhost:0"])
+async def test_both_families_are_served(address: str) -> None:
     """R47: kubelet's `grpc:` probe goes to the pod's IP, whichever family it is of."""
     driver = Driver()
     async with (
         servicer_of(driver) as (_, servicer),
-        serving(driver, servicer, ":0") as listener,
+        serving(driver, servicer, address) as listener,
         connected(f"127.0.0.1:{listener.port}") as over_ipv4,
         connected(f"[::1]:{listener.port}") as over_ipv6,
     ):

@@ -391,6 +391,32 @@ async def test_what_is_no_request_is_refused_without_a_log_line(
     assert [one for one in caplog.records if one.levelno > logging.DEBUG] == []
 
 
+@pytest.mark.parametrize(
+    ("line", "handler"),
+    [
+        ("OPTIONS *", "other"),
+        ("CONNECT example.org:443", "other"),
+        ("GET http://example.org/healthz/x", "healthz"),
+        ("GET http://[/", "other"),
+        ("GET //healthz", "other"),
+        ("GET /%zz%00", "other"),
+        ("GET /healthz?%zz=%00&&=", "healthz"),
+        ("TRACE /healthz", "healthz"),
+        ("FOO /healthz", "other"),
+    ],
+)
+async def test_strange_requests_are_answered_without_a_log_line(
+    line: str, handler: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What HTTP allows and nobody sends on purpose is no fault of ours either."""
+    async with serving() as server:
+        caplog.clear()
+        await server.ask(f"{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        ((counted, code),) = server.requests
+    assert (counted, code < 500) == (handler, True)
+    assert [one for one in caplog.records if one.levelno > logging.DEBUG] == []
+
+
 async def test_garbage_after_a_request_is_not_counted_for_the_request() -> None:
     """Each answer is counted under its own handler."""
     async with serving() as server:

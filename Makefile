@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format proto lock bench clean
+.PHONY: help demo test test-all check format proto lock bench chaos soak clean
 
 help: ## list these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,12 @@ lock: $(READY) ## resolve the dependencies anew, with hashes, for the image and 
 bench: $(READY) ## measure start, memory and CPU
 	$(BIN)/python -m compileall -q cmd health metrics proto registrar $(VENV)/lib
 	PYTHONPATH=tests $(BIN)/python tests/bench.py
+
+chaos: $(READY) ## let random things happen to many sidecars at once (CHAOS="--events 10000 --seed 1")
+	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(CHAOS)
+
+soak: $(READY) ## an hour of probes, scrapes, kubelet rounds and driver restarts, in fast motion
+	PYTHONPATH=tests $(BIN)/python tests/soak.py $(SOAK)
 
 clean: ## remove what the other targets made
 	rm -rf .venv* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* dist

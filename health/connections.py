@@ -141,8 +141,11 @@ class Connection(RequestHandler):
         self._received_bytes += len(data)
         if self._received_bytes > self._all.limits.max_request_bytes:
             self.abort()
-        else:
+            return
+        try:
             super().data_received(data)
+        except ValueError:  # a bad URL escapes older aiohttp, and asyncio would log it
+            self.abort()
 
     async def finish_response(
         self, request: BaseRequest, resp: StreamResponse, start_time: float | None

@@ -491,6 +491,41 @@ async def test_a_port_is_not_shared_with_another_grpc_server() -> None:
     await other.stop(None)
 
 
+class SnatchedSocket(socket.socket):
+    """A socket whose port somebody takes the moment that it is closed."""
+
+    rival: socket.socket
+
+    def close(self) -> None:
+        """Lose the port."""
+        name = self.getsockname()
+        super().close()
+        self.rival = socket.create_server(name)
+
+
+async def test_a_port_that_is_snatched_from_under_us_counts_as_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between our own bind and the one of gRPC, which does not say what is wrong."""
+    snatched = SnatchedSocket(socket.AF_INET, socket.SOCK_STREAM)
+    snatched.bind(("127.0.0.1", 0))
+    driver = Driver()
+
+    async def open_sockets(_address: object) -> list[socket.socket]:
+        return [snatched]
+
+    monkeypatch.setattr("health.grpc_health.open_sockets", open_sockets)
+    async with (
+        servicer_of(driver) as (_, servicer),
+        serving(driver, servicer) as listener,
+    ):
+        assert not listener.is_up
+    snatched.rival.close()
+    (failure,) = driver.events
+    assert isinstance(failure, ListeningFailed)
+    assert failure.errno == errno.EADDRINUSE
+
+
 async def test_no_other_grpc_server_can_share_our_port(capfd: pytest.CaptureFixture[str]) -> None:
     """Whoever comes later is told that the port is taken."""
     driver, other = Driver(), grpc.aio.server()

@@ -397,7 +397,6 @@ async def test_what_is_no_request_is_refused_without_a_log_line(
         ("OPTIONS *", "other"),
         ("CONNECT example.org:443", "other"),
         ("GET http://example.org/healthz/x", "healthz"),
-        ("GET http://[/", "other"),
         ("GET //healthz", "other"),
         ("GET /%zz%00", "other"),
         ("GET /healthz?%zz=%00&&=", "healthz"),
@@ -414,6 +413,18 @@ async def test_strange_requests_are_answered_without_a_log_line(
         await server.ask(f"{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         ((counted, code),) = server.requests
     assert (counted, code < 500) == (handler, True)
+    assert [one for one in caplog.records if one.levelno > logging.DEBUG] == []
+
+
+async def test_a_url_that_cannot_be_read_is_refused_without_a_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By an answer or, where aiohttp has none, by the end of the connection."""
+    async with serving() as server:
+        caplog.clear()
+        answer = await server.ask(b"GET http://[/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer == b"" or b" 400 " in answer
+        assert (await server.ask()).endswith(b"ok")
     assert [one for one in caplog.records if one.levelno > logging.DEBUG] == []
 
 

@@ -132,5 +132,8 @@ async def _bind_unix(address: UnixAddress, connections: Connections) -> Bound:
 
 async def _listen(opened: socket.socket, connections: Connections, held: AsyncExitStack) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(connections, sock=opened, backlog=BACKLOG)
+    # asyncio takes its backlog also for how often it tries to accept at a time, and without file
+    # descriptors logs each try: 128 lines a second. The kernel's queue is set afterwards.
+    server = await loop.create_server(connections, sock=opened, backlog=1)
+    opened.listen(BACKLOG)
     held.callback(server.close)

@@ -27,7 +27,24 @@ class Registration:
     to is still at its path, and kubelet has not been told to begin anew.
     """
 
-    def __init__(self, *, now: float, silence_timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        *,
+        now: float,
+        silence_timeout_seconds: float,
+        last_announced_at: float | None = None,
+        takes_over: bool = True,
+    ) -> None:
+        """Begin with nothing published.
+
+        Args:
+            now: the time.
+            silence_timeout_seconds: after which kubelet is called silent; 0 means never.
+            last_announced_at: when this process last announced the name, if ever.
+            takes_over: whether to publish over a live peer's socket. A new process does, as the
+                newest instance; one whose driver has changed its name does not, because all of
+                its peers have that same news.
+        """
         self.state = State.WAITING
         self.state_since = now
         self.kubelet_error = ""
@@ -35,6 +52,8 @@ class Registration:
         self.last_get_info_at: float | None = None
         self.published_at: float | None = None
         """The last announcement; None before the first."""
+        self._last_announced_at = last_announced_at
+        self._takes_over = takes_over
         self._silence_timeout_seconds = silence_timeout_seconds
         self._silence_interval_seconds = silence_timeout_seconds
         self._silent_since = now
@@ -72,7 +91,7 @@ class Registration:
 
     def announced(self, now: float) -> None:
         """Take note that the socket's name has just appeared in the folder: kubelet begins anew."""
-        self.published_at = now
+        self.published_at = self._last_announced_at = now
         self._silent_since = now
         self._requested = None
         self._retry_at = None
@@ -122,19 +141,21 @@ class Registration:
 
     def seconds_until_allowed(self, now: float) -> float:
         """Return for how many seconds nothing may be announced yet (R26)."""
-        if self.published_at is None:
+        if self._last_announced_at is None:
             return 0.0
-        return max(0.0, self.published_at + MIN_SECONDS_BETWEEN_ANNOUNCEMENTS - now)
+        return max(0.0, self._last_announced_at + MIN_SECONDS_BETWEEN_ANNOUNCEMENTS - now)
+
+    def leaves_it_to(self, holder: Holder) -> bool:
+        """Return whether who is behind the path may stay there, and this instance stands by."""
+        return holder is Holder.PEER and (self.published_at is not None or not self._takes_over)
 
     def due_announcement(self, holder: Holder, now: float) -> AnnouncementReason | None:
         """Return why the socket must be announced now; None if it need not, or not yet (R26)."""
+        if self.seconds_until_allowed(now) > 0 or self.leaves_it_to(holder):
+            return None
         if self.published_at is None:
             return AnnouncementReason.START
-        if self.seconds_until_allowed(now) > 0:
-            return None
         match holder:
-            case Holder.PEER:
-                return None
             case Holder.NOBODY:
                 return AnnouncementReason.MISSING
             case Holder.DEAD:

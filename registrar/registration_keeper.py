@@ -48,12 +48,17 @@ class RegistrationKeeper:
         clock: Callable[[], float],
         wake: Callable[[], None],
         kubelet_probe: Callable[[], KubeletProbe | None] = lambda: None,
+        last_announced_at: float | None = None,
+        takes_over: bool = True,
     ) -> None:
         self.driver_name = driver.name
         self.problem: str | None = None
         """Why the socket cannot be published; None while it is."""
         self.registration = Registration(
-            now=clock(), silence_timeout_seconds=settings.kubelet_silence_seconds
+            now=clock(),
+            silence_timeout_seconds=settings.kubelet_silence_seconds,
+            last_announced_at=last_announced_at,
+            takes_over=takes_over,
         )
         self._settings = settings
         self._observer = observer
@@ -170,15 +175,14 @@ class RegistrationKeeper:
         before, now = self.registration.state, self._clock()
         if self.registration.published_at is None and holder is Holder.DEAD:
             self._silence.dead_socket_found()
-        if self.registration.published_at is None or holder is Holder.OURS:
-            return
-        if holder is not Holder.PEER:
+        if self.registration.leaves_it_to(holder):
+            if before is not State.STANDBY:
+                self.registration.stood_by(now)
+                self._report_change_from(before)
+                await self._publication.stand_by()
+        elif holder in (Holder.NOBODY, Holder.DEAD):
             self.registration.lost(now)
-        elif before is not State.STANDBY:
-            self.registration.stood_by(now)
-        self._report_change_from(before)
-        if holder is Holder.PEER and before is not State.STANDBY:
-            await self._publication.stand_by()
+            self._report_change_from(before)
 
     async def _announce(self, reason: AnnouncementReason, holder: Holder) -> None:
         if holder is Holder.OURS:

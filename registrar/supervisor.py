@@ -15,6 +15,7 @@ from registrar.errors import DriverError, PublicationError
 from registrar.identity_client import IdentityClient
 from registrar.observer import AnnouncementReason, Observer, State
 from registrar.publication import AddServices
+from registrar.registration import MIN_SECONDS_BETWEEN_ANNOUNCEMENTS
 from registrar.registration_keeper import RegistrationKeeper
 from registrar.settings import DriverSettings
 from registrar.silence_evidence import KubeletProbe
@@ -69,6 +70,8 @@ class Supervisor:
             on_change=self._wake.set,
         )
         self._current: RegistrationKeeper | None = None
+        self._announced_at: dict[str, float] = {}
+        """When names that were given up a moment ago were announced last."""
         self._kubelet_probe: tuple[str, float] | None = None
 
     async def run(self, further_services: Iterable[AddServices] = ()) -> None:
@@ -189,8 +192,10 @@ class Supervisor:
 
     async def _move_to(self, driver: IdentifiedDriver) -> None:
         """Give up the registration under the old name, if any, for one under the new."""
+        is_first = self._current is None
         if self._current is not None:
             await self._current.withdraw()
+            self._remember_announcement(self._current)
         self._current = RegistrationKeeper(
             driver,
             self.settings,
@@ -199,7 +204,16 @@ class Supervisor:
             clock=self._clock,
             wake=self._wake.set,
             kubelet_probe=self._last_kubelet_probe,
+            last_announced_at=self._announced_at.get(driver.name),
+            takes_over=is_first,
         )
+
+    def _remember_announcement(self, keeper: RegistrationKeeper) -> None:
+        """Keep when a name was announced, for a driver that goes back to it at once (R26)."""
+        oldest = self._clock() - MIN_SECONDS_BETWEEN_ANNOUNCEMENTS
+        at = keeper.registration.published_at
+        known = {**self._announced_at, **({keeper.driver_name: at} if at is not None else {})}
+        self._announced_at = {name: at for name, at in known.items() if at > oldest}
 
     def _last_kubelet_probe(self) -> KubeletProbe | None:
         if self._kubelet_probe is None:

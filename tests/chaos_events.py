@@ -141,6 +141,7 @@ async def _kill_socket(world: World) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
     os.rename(path, world.path)
+    world.orphans.add(os.path.basename(world.path))
     world.disturbed()
 
 
@@ -326,6 +327,7 @@ EVENTS = {
 
 async def heal(world: World) -> None:
     """Undo every fault, so that all that was promised is owed."""
+    is_restart_needed = world.is_kubelet_stuck or not world.is_kubelet_watching
     for name in (
         "disk has room again",
         "folder is made",
@@ -339,7 +341,7 @@ async def heal(world: World) -> None:
         "kubelet starts",
         "kubelet restarts",
     ):
-        is_needed = name != "kubelet restarts" or not world.is_kubelet_watching
+        is_needed = name != "kubelet restarts" or is_restart_needed
         if is_needed and EVENTS[name].is_possible(world):
             await EVENTS[name].happen(world)
     world.kubelet._refusals.clear()

@@ -18,8 +18,8 @@ LOG_SECONDS = 0.1
 """A line may be written so much later than what it tells of."""
 
 START_SECONDS = 20.0
-MAX_LINES_AT_ONCE = 400
-"""Far more than any instance has to say of a hundred events; a loop writes that in a second."""
+MAX_LINES_AT_ONCE = 40
+"""In a tenth of a second, or while an event happens; far more than there is to say of one."""
 
 _HEADER = re.compile(r"[IWEF]\d{4} (\d\d):(\d\d):(\d\d\.\d{6}) ")
 _FOUND = re.compile(r'"CSI driver found" driverName="([^"]*)"')

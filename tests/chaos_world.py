@@ -96,6 +96,8 @@ class World:
         self.is_kubelet_hung = False
         self.is_full = False
         self.killed_at = 0.0
+        self.orphans: set[str] = set()
+        """Sockets that whoever left them there cannot remove, and nobody else may for sure."""
         self.instances_ever = 0
         self.path_promise = Promise("the registration path answers", ANSWER_SECONDS)
         self.kubelet_promise = Promise("kubelet has the driver in CSINode", KUBELET_SECONDS)
@@ -107,7 +109,8 @@ class World:
         self._is_answered = False
         self._lag_seconds = 0.0
         self._waited_before = 0.0
-        self._settled = asyncio.Event()
+        self._is_settled = False
+        self._sampled = asyncio.Event()
         self._decoys: list[socket.socket] = []
         self._stacks: dict[int, contextlib.AsyncExitStack] = {}
 
@@ -150,14 +153,18 @@ class World:
             self.is_kubelet_running and self.is_kubelet_watching and not self.is_kubelet_hung
         )
         is_disturbed = self.kubelet._refusals or self.kubelet.disturbances.lost_notifies
-        is_stuck = self._is_verdict_lost and self._rules is KUBELET_1_34
         return (
             self.is_path_owed
             and is_kubelet_fit
             and self.is_driver_answering
             and not is_disturbed
-            and not is_stuck
+            and not self.is_kubelet_stuck
         )
+
+    @property
+    def is_kubelet_stuck(self) -> bool:
+        """Whether kubelet takes a driver that it refused for done, and could not tell us so."""
+        return self._is_verdict_lost and self._rules is KUBELET_1_34
 
     def disturbed(self) -> None:
         """Take note that the path was meddled with just now."""
@@ -204,6 +211,7 @@ class World:
         if is_killed:
             await instance.kill()
             self.killed_at = time.monotonic()
+            self.orphans.add(f"{instance.driver_name}-reg.sock")
         else:
             await self._stop(instance)
         self.disturbed()
@@ -229,6 +237,14 @@ class World:
         await self.kubelet.stop()
         for decoy in self._decoys:
             decoy.close()
+
+    def leftovers(self) -> set[str]:
+        """Return what is in the folder and is neither foreign nor given up.
+
+        A dead socket of the driver's present name is not given up: the next instance takes it over.
+        """
+        orphans = self.orphans - {os.path.basename(self.path)}
+        return set(os.listdir(self.folder)) - self.foreign.names_in(self.folder) - orphans
 
     def make_folder(self) -> None:
         """Make the registration folder, with files in it that are not the registrar's."""
@@ -315,13 +331,21 @@ class World:
                 stolen_seconds=stolen,
             ),
         ]
-        if all(is_kept):
-            self._settled.set()
-            self._settled = asyncio.Event()
+        self._is_settled = all(is_kept)
+        self._sampled.set()
+        self._sampled = asyncio.Event()
+
+    async def all_owed(self) -> None:
+        """Wait until everything is owed, as it is some time after every fault is healed."""
+        async with asyncio.timeout(2 * UNNOTICED_SECONDS):
+            while not self.is_registration_owed:
+                await self._sampled.wait()
 
     async def calm(self) -> None:
         """Wait until all that is owed is kept; `watch` breaks it off if that takes too long."""
-        await self._settled.wait()
+        await self._sampled.wait()
+        while not self._is_settled:
+            await self._sampled.wait()
 
     def _running(self) -> Iterator[Instance]:
         return (one for one in self.instances.values() if not one.is_leaving)

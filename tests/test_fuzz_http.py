@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 
 from chaos_sidecar import registered_sidecar
 from hypothesis import given
@@ -65,6 +66,25 @@ async def healthz(port: int) -> bytes:
         answer = await reader.read()
     writer.close()
     return answer
+
+
+async def knock(port: int, seconds: float) -> None:
+    """Connect and wait for whatever comes of it."""
+    _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    await asyncio.sleep(seconds)
+    writer.transport.abort()
+
+
+def test_without_file_descriptors_the_log_stays_short(settings: DriverSettings) -> None:
+    """R24: asyncio by itself writes a line for each connection that it might have accepted."""
+    with registered_sidecar(settings) as sidecar:
+        port, pid = int(sidecar.url.rpartition(":")[2]), sidecar.command.process.pid
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (sidecar.command.open_files, limits[1]))
+        sidecar.call(knock(port, 2.5))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        assert sidecar.call(healthz(port)).endswith(b"ok")
+        sidecar.check()
 
 
 def test_whatever_bytes_come_probes_are_answered(settings: DriverSettings) -> None:

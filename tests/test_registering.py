@@ -376,6 +376,48 @@ async def test_a_driver_restarted_under_another_name_moves_to_the_new_socket(
         assert names == ["x.csi.example.com", "y.csi.example.com"]
 
 
+async def test_a_driver_that_goes_back_to_its_old_name_at_once_is_not_announced_too_soon(
+    driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
+) -> None:
+    """R26."""
+    os.mkdir(settings.registration_folder)
+    await driver.start()
+    loop = asyncio.get_running_loop()
+    async with supervising(settings, observer):
+        await observer.wait_for(Announced)
+        announced_at = loop.time()
+        await driver.restart(name="y.csi.example.com")
+        await observer.wait_for(Announced, lambda event: event.driver_name.startswith("y"))
+        seen = len(observer.events)
+        await driver.restart(name="x.csi.example.com")
+        await observer.wait_for(Announced, after=seen)
+        assert loop.time() - announced_at >= 2.0
+
+
+async def test_a_peer_that_moved_to_the_new_name_first_keeps_it(
+    driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
+) -> None:
+    """R37: all instances hear of the new name, and one of them is enough."""
+    os.mkdir(settings.registration_folder)
+    await driver.start()
+    newer = RecordingObserver()
+    async with supervising(settings, observer):
+        await observer.wait_for(Announced)
+        async with supervising(settings, newer):
+            await observer.wait_for(StateChanged, lambda event: event.new is State.STANDBY)
+            await driver.restart(name="y.csi.example.com")
+            await newer.wait_for(DriverIdentified, lambda event: event.driver_name[0] == "y")
+            await observer.wait_for(DriverIdentified, lambda event: event.driver_name[0] == "y")
+            await asyncio.sleep(2.5)  # long enough for whoever would grab the path
+            announced = [
+                event
+                for event in (*observer.of(Announced), *newer.of(Announced))
+                if event.driver_name[0] == "y"
+            ]
+            assert len(announced) <= 2
+            assert len({*os.listdir(settings.registration_folder)}) == 1
+
+
 async def test_a_driver_restarted_with_the_same_answer_is_left_alone(
     driver: SimulatedDriver,
     kubelet: SimulatedKubelet,

@@ -2,11 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from csi_node_driver_registrar.klog import Logger
 from csi_node_driver_registrar.signals import handling_signals
 
 _log = Logger(__name__)
+
+_FAULT_PAUSE_SECONDS = 300.0
+"""Without file descriptors, say, the same fault comes every second."""
+
+_MAX_FAULTS_REMEMBERED = 100
 
 
 class _StopRequested(Exception):  # noqa: N818 - a wish, no error
@@ -50,12 +56,29 @@ class Lifetime:
         raise _StopRequested
 
 
+class _LoopFaults:
+    """Tells of what goes wrong in the event loop itself, each kind once in a while."""
+
+    def __init__(self) -> None:
+        self._told_at: dict[str, float] = {}
+
+    def tell(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log a fault (see `loop.set_exception_handler`), unless it was told a moment ago."""
+        message, now = str(context.get("message", "unknown")), loop.time()
+        if now - self._told_at.get(message, -_FAULT_PAUSE_SECONDS) >= _FAULT_PAUSE_SECONDS:
+            if len(self._told_at) >= _MAX_FAULTS_REMEMBERED:
+                self._told_at.clear()
+            self._told_at[message] = now
+            _log.error("Fault in the event loop", err=context.get("exception"), fault=message)
+
+
 async def run_until_stopped(main: Callable[[Lifetime], Awaitable[None]]) -> None:
     """Run `main`, which goes on for ever, until a signal asks to stop.
 
     Raises:
         ExceptionGroup: with the reason why the process cannot go on.
     """
+    asyncio.get_running_loop().set_exception_handler(_LoopFaults().tell)
     try:
         async with asyncio.TaskGroup() as tasks:
             lifetime = Lifetime(tasks)

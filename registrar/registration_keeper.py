@@ -23,7 +23,7 @@ from registrar.observer import (
     VerdictReceived,
 )
 from registrar.publication import AddServices, Publication
-from registrar.registration import Registration
+from registrar.registration import MIN_SECONDS_BETWEEN_ANNOUNCEMENTS, Registration
 from registrar.registration_service import RegistrationService
 from registrar.registration_socket import Holder
 from registrar.settings import DriverSettings, OnRegistrationFailure
@@ -165,10 +165,16 @@ class RegistrationKeeper:
     async def _act_on(self, holder: Holder) -> None:
         await self._note_holder(holder)
         reason = self.registration.due_announcement(holder, self._clock())
+        if holder is Holder.PEER and self._has_just_been_published():
+            # Otherwise the peer, if this instance ends at once, could not yet take over again.
+            reason = None
         self._report_silence(self._silence.report(reason))
         if reason is not None:
             await self._announce(reason, holder)
         self._report_socket(is_present=reason is not None or holder in (Holder.OURS, Holder.PEER))
+
+    def _has_just_been_published(self) -> bool:
+        return self._publication.socket.was_published_within(MIN_SECONDS_BETWEEN_ANNOUNCEMENTS)
 
     async def _note_holder(self, holder: Holder) -> None:
         """Follow what became of the path since the last look."""

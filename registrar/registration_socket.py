@@ -111,6 +111,17 @@ class RegistrationSocket:
             return Holder.OURS
         return self._stranger()
 
+    def was_published_within(self, seconds: float) -> bool:
+        """Return whether whatever socket is at the path has got its name so lately.
+
+        A rename sets the change time; after a jump of the clock the answer is no.
+        """
+        try:
+            age = time.time() - os.lstat(self.path).st_ctime
+        except OSError:
+            return False
+        return 0 <= age < seconds
+
     def remove(self) -> None:
         """Remove the file if it is ours, and ours alone; any other is left (R01)."""
         with contextlib.suppress(OSError, PublicationError):

@@ -8,7 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from chaos_promises import Violation, waited_for_cpu_seconds
+from chaos_promises import Violation, threads_of, waited_for_cpu_seconds
 from commanding import RunningCommand, registrar_arguments, running
 
 from registrar.settings import DriverSettings
@@ -131,9 +131,19 @@ class Instance:
         self.is_starved = False
 
     async def stop(self) -> tuple[int, float]:
-        """Ask it to end; return the status and how many seconds it took."""
+        """Ask it to end; return the status and how many seconds it took.
+
+        Raises:
+            Violation: if it does not end at all.
+        """
         self.is_leaving = True
-        return await self.command.stop(signal.SIGTERM)
+        try:
+            return await self.command.stop(signal.SIGTERM)
+        except TimeoutError:
+            raise Violation(
+                f"instance {self.number} does not end; its threads are in "
+                f"{threads_of(self.command.process.pid)}:\n{self.command.log}"
+            ) from None
 
     async def kill(self) -> None:
         """End it without a chance to clean up."""

@@ -131,3 +131,13 @@ def waited_for_cpu_seconds(pid: int) -> float:
         fields = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()
         return int(fields[1]) / 1e9
     return 0.0
+
+
+def threads_of(pid: int) -> dict[str, str]:
+    """Return where in the kernel each thread of a process waits, by its name and number."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            name = (task / "comm").read_text(encoding="ascii").strip()
+            found[f"{name} {task.name}"] = (task / "wchan").read_text(encoding="ascii")
+    return found

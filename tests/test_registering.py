@@ -563,6 +563,24 @@ async def test_a_newer_instance_takes_over_and_the_older_one_stands_by_until_it_
     assert os.listdir(settings.registration_folder) == []
 
 
+async def test_a_newer_instance_lets_two_seconds_pass_after_a_live_peers_announcement(
+    driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
+) -> None:
+    """R26, R01: or the peer could not take over at once if the newer one ended at once."""
+    os.mkdir(settings.registration_folder)
+    await driver.start()
+    newer, loop = RecordingObserver(), asyncio.get_running_loop()
+    async with supervising(settings, observer):
+        await observer.wait_for(Announced)
+        announced_at = loop.time()
+        async with supervising(settings, newer):
+            await newer.wait_for(Announced)
+            assert 1.9 < loop.time() - announced_at < 4.0
+        ended_at = loop.time()
+        await observer.wait_for(Announced, lambda event: event.reason != "start")
+        assert loop.time() - ended_at < 1.5
+
+
 async def test_two_drivers_are_served_independently(
     driver: SimulatedDriver,
     kubelet: SimulatedKubelet,

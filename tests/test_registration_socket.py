@@ -204,6 +204,13 @@ def test_a_folder_without_permission_is_named_with_owner_mode_and_user(folder: s
         assert words in str(error)
 
 
+def test_how_lately_it_was_published_is_told_by_the_file(published: RegistrationSocket) -> None:
+    assert published.was_published_within(60.0)
+    assert not published.was_published_within(0.0)
+    os.unlink(published.path)
+    assert not published.was_published_within(60.0)
+
+
 def test_left_overs_of_dead_predecessors_are_swept_and_nothing_else(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

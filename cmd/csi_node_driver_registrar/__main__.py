@@ -66,11 +66,13 @@ def _registrar(arguments: Sequence[str]) -> int:
     config = _parsed(parse_registrar, arguments, _registrar_usage)
 
     _prepare_grpc()
-    from csi_node_driver_registrar.process import run_to_exit_status
+    from csi_node_driver_registrar.process import leave, run_to_exit_status
     from csi_node_driver_registrar.registrar_run import run_registrar
 
-    return run_to_exit_status(
-        lambda: run_registrar(config), logging=config.logging, warnings=config.warnings
+    return leave(
+        run_to_exit_status(
+            lambda: run_registrar(config), logging=config.logging, warnings=config.warnings
+        )
     )
 
 
@@ -95,10 +97,12 @@ def _livenessprobe(arguments: Sequence[str]) -> int:
 
     _prepare_grpc()
     from csi_node_driver_registrar.livenessprobe_run import run_livenessprobe
-    from csi_node_driver_registrar.process import run_to_exit_status
+    from csi_node_driver_registrar.process import leave, run_to_exit_status
 
-    return run_to_exit_status(
-        lambda: run_livenessprobe(config), logging=config.logging, warnings=config.warnings
+    return leave(
+        run_to_exit_status(
+            lambda: run_livenessprobe(config), logging=config.logging, warnings=config.warnings
+        )
     )
 
 

@@ -1,5 +1,6 @@
 """Fixtures that every ring of the tests uses: real peers on real sockets, in a short folder."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -10,6 +11,22 @@ from observing import RecordingObserver
 from csi_registration_simulator.driver import SimulatedDriver
 from csi_registration_simulator.kubelet import SimulatedKubelet
 from registrar.settings import DriverSettings, OnRegistrationFailure
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, where it cannot work, what needs root; CI runs as root and leaves out nothing."""
+    if os.geteuid() == 0:
+        return
+    left_out = [item for item in items if item.get_closest_marker("needs_root")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_report_header() -> str:
+    """Say what is left out."""
+    if os.geteuid() == 0:
+        return "as root: nothing is left out"
+    return "not as root: tests that need mounts, PID namespaces or other users are left out"
 
 
 @pytest.fixture

@@ -163,6 +163,7 @@ async def test_a_signal_while_it_is_still_loading_ends_it_with_0(settings: Drive
         assert await asyncio.wait_for(registrar.process.wait(), 10) == 0
 
 
+@pytest.mark.needs_root
 @pytest.mark.parametrize("moment", ["CSI driver does not answer", "kubelet registered"])
 async def test_it_stops_as_pid_1_too(
     driver: SimulatedDriver, kubelet: SimulatedKubelet, settings: DriverSettings, moment: str

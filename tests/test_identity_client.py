@@ -70,6 +70,7 @@ async def test_a_dead_socket_is_said_to_have_no_listener(
     assert codes(observer) == [("GetPluginInfo", "Unavailable")]
 
 
+@pytest.mark.needs_root
 async def test_permission_denied_names_the_user_and_selinux(
     driver: SimulatedDriver, client: IdentityClient
 ) -> None:
@@ -85,6 +86,7 @@ async def test_permission_denied_names_the_user_and_selinux(
         os.seteuid(0)
 
 
+@pytest.mark.needs_root
 async def test_a_folder_that_may_not_be_entered_is_permission_denied_too(
     driver: SimulatedDriver, client: IdentityClient
 ) -> None:

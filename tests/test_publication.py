@@ -1,6 +1,7 @@
 """Publishing when the folder does not take it: nothing half-done stays, nothing live is lost."""
 
 import os
+import stat
 
 import pytest
 
@@ -15,6 +16,7 @@ def new_publication(folder: str) -> Publication:
     return Publication(f"{folder}/x.io-reg.sock", lambda _server: None)
 
 
+@pytest.mark.needs_root
 async def test_a_folder_that_does_not_let_us_is_named_and_nothing_is_left(folder: str) -> None:
     """R41."""
     os.chmod(folder, 0o755)  # noqa: S103 - nobody must get in, and may not write
@@ -39,12 +41,16 @@ async def test_if_the_name_is_taken_in_between_the_listener_is_given_up(
     assert os.listdir(folder) == ["x.io-reg.sock"]
 
 
-async def test_publishing_again_replaces_the_listener_without_a_gap(folder: str) -> None:
+async def test_publishing_again_replaces_the_listener_with_no_gap_and_mode_0600(
+    folder: str,
+) -> None:
     publication = new_publication(folder)
     published: list[int] = []
 
     def on_published() -> None:
-        published.append(os.stat(publication.socket.path).st_ino)
+        found = os.stat(publication.socket.path)
+        assert stat.S_IMODE(found.st_mode) == 0o600
+        published.append(found.st_ino)
         assert publication.look() is Holder.OURS
 
     await publication.publish(on_published)
@@ -55,6 +61,7 @@ async def test_publishing_again_replaces_the_listener_without_a_gap(folder: str)
     assert os.listdir(folder) == []
 
 
+@pytest.mark.needs_root
 async def test_a_failed_publication_leaves_the_live_one_alone(folder: str) -> None:
     publication = new_publication(folder)
     await publication.publish(lambda: None)

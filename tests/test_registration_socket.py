@@ -190,7 +190,7 @@ def test_a_folder_that_is_a_file_is_said_to_be_no_folder(folder: str) -> None:
         RegistrationSocket(f"{folder}/file/x.io-reg.sock").look()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.needs_root
 def test_a_folder_without_permission_is_named_with_owner_mode_and_user(folder: str) -> None:
     """R41."""
     os.chmod(folder, 0o755)  # noqa: S103 - somebody else must be able to enter

@@ -18,6 +18,8 @@ from commanding import REGISTRAR, RunningCommand, running
 
 from csi_registration_simulator.driver import SimulatedDriver
 
+pytestmark = pytest.mark.needs_root  # mount namespaces, and the quota of another user
+
 POD = "pods/2f0c-11ee"
 UNUSED_USER = 54321
 SILENCE_ARGUMENT = "--kubelet-silence-timeout=300ms"

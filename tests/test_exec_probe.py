@@ -153,6 +153,16 @@ def test_it_loads_nothing_heavy(settings: DriverSettings) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_installed_command_is_a_file_of_ours_that_imports_nothing_else() -> None:
+    """The wrapper that pip writes for an entry point loads `re`: 12 of the 40 ms."""
+    with open(REGISTRAR, encoding="utf-8") as script:
+        imports = [line for line in script if line.startswith(("import ", "from "))]
+    assert imports == [
+        "import sys\n",
+        "from csi_node_driver_registrar.__main__ import main\n",
+    ]
+
+
 def test_a_sidecar_that_hangs_is_given_up_within_kubelets_second(settings: DriverSettings) -> None:
     import socket  # noqa: PLC0415 - this test's alone
     import time  # noqa: PLC0415

@@ -70,3 +70,14 @@ def _method_and_value(text: str) -> tuple[str, str]:
     if method not in METHODS:
         raise argparse.ArgumentTypeError(f"{method!r} is none of {', '.join(METHODS)}")
     return method, value
+
+
+def add_time_limit(parser: argparse.ArgumentParser) -> None:
+    """Add `--for`, which ends a sub-command after some time."""
+    parser.add_argument(
+        "--for",
+        dest="for_seconds",
+        metavar="DURATION",
+        type=duration_seconds,
+        help="end after that time, such as 30s or 1m30s (default: run until told to end)",
+    )

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 
 from csi_registration_simulator.arguments import (
-    duration_seconds,
+    add_time_limit,
     method_delay,
     method_error,
     pair,
@@ -31,13 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what this sub-command takes."""
     _add_identity(parser)
     _add_faults(parser)
-    parser.add_argument(
-        "--for",
-        dest="for_seconds",
-        metavar="DURATION",
-        type=duration_seconds,
-        help="end after that time, such as 30s or 1m30s (default: run until told to end)",
-    )
+    add_time_limit(parser)
 
 
 async def run(arguments: argparse.Namespace) -> int:

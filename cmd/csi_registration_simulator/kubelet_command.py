@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from csi_registration_simulator.arguments import duration_seconds, pair
+from csi_registration_simulator.arguments import add_time_limit, pair
 from csi_registration_simulator.errors import SimulatorError
 from csi_registration_simulator.kubelet import SimulatedKubelet, mapped, same_path
 from csi_registration_simulator.kubelet_rules import KUBELET_1_36, RULES
@@ -44,13 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to find the driver's socket here, if the path that the registrar gives "
         "(--kubelet-registration-path) begins with HOSTPREFIX",
     )
-    parser.add_argument(
-        "--for",
-        dest="for_seconds",
-        metavar="DURATION",
-        type=duration_seconds,
-        help="end after that time, such as 30s or 1m30s (default: run until told to end)",
-    )
+    add_time_limit(parser)
 
 
 async def run(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 
 from health.observer import Handler, Observer, RequestAnswered
-from health.web import BaseRequest, RequestHandler, Response, Server, StreamResponse
+from health.web import Request, RequestHandler, Response, Server, StreamResponse
 
 _NEVER_SECONDS = 86_400.0
 
@@ -148,7 +148,7 @@ class Connection(RequestHandler):
             self.abort()
 
     async def finish_response(
-        self, request: BaseRequest, resp: StreamResponse, start_time: float | None
+        self, request: Request, resp: StreamResponse, start_time: float | None
     ) -> tuple[StreamResponse, bool]:
         """Send an answer; a client that does not take it in time is cut off."""
         self._expire_in(self._all.limits.write_seconds)
@@ -159,7 +159,7 @@ class Connection(RequestHandler):
 
     def handle_error(
         self,
-        request: BaseRequest,
+        request: Request,
         status: int = 500,
         exc: BaseException | None = None,
         message: str | None = None,
@@ -169,7 +169,7 @@ class Connection(RequestHandler):
             return super().handle_error(request, status, exc, message)
         return Response(status=status, text="not a request that can be answered\n")
 
-    def _finished(self, request: BaseRequest, response: StreamResponse) -> None:
+    def _finished(self, request: Request, response: StreamResponse) -> None:
         self._received_bytes = 0
         self._expire_in(self._all.limits.idle_seconds)
         self._all.mark_waiting(self)

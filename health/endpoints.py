@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 from health.checks import CheckName, Outcome
-from health.http_server import Route
+from health.http_server import Route, last_part
 from health.observer import Handler
 from health.overall import Endpoint, Health, Report
 from health.web import HTTPNotFound, Request, Response
@@ -28,7 +28,7 @@ def _routes(health: Health, endpoint: Endpoint) -> tuple[Route, Route]:
     handler = Handler(endpoint.name)
     return (
         Route(f"/{endpoint.name}", _all_checks(health, endpoint), handler),
-        Route(f"/{endpoint.name}/{{check}}", _one_check(health), handler),
+        Route(f"/{endpoint.name}/", _one_check(health), handler, takes_name=True),
     )
 
 
@@ -44,7 +44,7 @@ def _all_checks(health: Health, endpoint: Endpoint) -> Callable[[Request], Await
 
 def _one_check(health: Health) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        name, known = request.match_info["check"], health.check_names
+        name, known = last_part(request), health.check_names
         if name not in known:
             raise HTTPNotFound(text=f"no such check; there are: {', '.join(known)}\n")
         report = await health.check_report(CheckName(name), driver=request.query.get("driver"))

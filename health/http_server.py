@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
 
 from health.addresses import Address, TcpAddress, UnixAddress
 from health.connections import DEFAULT_LIMITS, Connection, Connections, Limits
@@ -17,11 +16,12 @@ from health.listener import Bound, Listener, listening
 from health.observer import Handler, Observer
 from health.sockets import BACKLOG, open_sockets, written_as_target
 from health.unix_paths import claim, ensure_free, hidden_path
-from health.web import Application, AppRunner, Request, Server, StreamResponse, middleware
+from health.web import HTTPMethodNotAllowed, HTTPNotFound, Request, Server, StreamResponse
 
 Answer = Callable[[Request], Awaitable[StreamResponse]]
 
 _STOP_GRACE_SECONDS = 0.5
+_METHODS = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,16 @@ class Route:
     """A path that is answered to GET and HEAD."""
 
     path: str
-    """May hold variable parts in aiohttp's syntax, such as `/healthz/{check}`."""
     answer: Answer
     handler: Handler
     """What its requests are counted under, failed ones included."""
+    takes_name: bool = False
+    """Whether the path ends with `/` and the request adds a name to it: see `last_part`."""
 
 
-class _Middleware(Protocol):
-    def __call__(self, request: Request, handler: Answer) -> Awaitable[StreamResponse]: ...
+def last_part(request: Request) -> str:
+    """Return the name that a request adds to the path of its route."""
+    return request.path.rpartition("/")[2]
 
 
 @asynccontextmanager
@@ -67,35 +69,35 @@ async def serving_http(
 async def _connections(
     routes: Sequence[Route], limits: Limits, observer: Observer
 ) -> AsyncIterator[Connections]:
-    runner = AppRunner(_application(routes), shutdown_timeout=_STOP_GRACE_SECONDS)
-    await runner.setup()
-    server = cast("Server", runner.server)  # there is one after `setup`
+    server = Server(_answering(routes))
     connections = Connections(server, limits, observer)
     try:
         yield connections
     finally:
-        await runner.cleanup()
+        await asyncio.sleep(0)  # what has arrived complete is answered
+        server.pre_shutdown()
+        await server.shutdown(_STOP_GRACE_SECONDS)
         connections.close()
 
 
-def _application(routes: Sequence[Route]) -> Application:
-    application = Application(middlewares=[_tracking(routes)])
-    for route in routes:
-        application.router.add_get(route.path, route.answer)
-    return application
-
-
-def _tracking(routes: Sequence[Route]) -> _Middleware:
-    """Make the middleware that tells a connection of its request and who answers it."""
+def _answering(routes: Sequence[Route]) -> Answer:
+    """Make what answers every request: by its route, or in words why there is none."""
+    whole = {route.path: route for route in routes if not route.takes_name}
+    with_name = {route.path: route for route in routes if route.takes_name}
     handlers = {_first_part(route.path): route.handler for route in routes}
 
-    @middleware
-    async def track(request: Request, handler: Answer) -> StreamResponse:
+    async def answer(request: Request) -> StreamResponse:
+        path = request.path
         if isinstance(request.protocol, Connection):
-            request.protocol.began(handlers.get(_first_part(request.path), Handler.OTHER))
-        return await handler(request)
+            request.protocol.began(handlers.get(_first_part(path), Handler.OTHER))
+        route = whole.get(path) or with_name.get(path[: path.rfind("/") + 1])
+        if route is None:
+            raise HTTPNotFound
+        if request.method not in _METHODS:
+            raise HTTPMethodNotAllowed(request.method, _METHODS)
+        return await route.answer(request)
 
-    return track
+    return answer
 
 
 def _first_part(path: str) -> str:

@@ -1,27 +1,21 @@
-"""The names of aiohttp that this package needs; nothing else in it imports aiohttp."""
+"""The names of aiohttp that this package needs; nothing else in it imports aiohttp.
 
-from aiohttp.web import (
-    Application,
-    AppRunner,
-    BaseRequest,
-    HTTPNotFound,
-    Request,
-    RequestHandler,
-    Response,
-    Server,
-    StreamResponse,
-    middleware,
-)
+They come from aiohttp's low-level server, module by module: `aiohttp.web` would load applications,
+routers, runners and file servers as well, 1.4 MB that nothing here uses.
+"""
+
+from aiohttp.web_exceptions import HTTPMethodNotAllowed, HTTPNotFound
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_request import BaseRequest as Request
+from aiohttp.web_response import Response, StreamResponse
+from aiohttp.web_server import Server
 
 __all__ = [
-    "AppRunner",
-    "Application",
-    "BaseRequest",
+    "HTTPMethodNotAllowed",
     "HTTPNotFound",
     "Request",
     "RequestHandler",
     "Response",
     "Server",
     "StreamResponse",
-    "middleware",
 ]

@@ -5,7 +5,8 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable
 
-from aiohttp.web import Request, Response
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response
 from prometheus_client.registry import CollectorRegistry
 
 from metrics.negotiation import accepts_gzip, openmetrics_version
@@ -22,10 +23,10 @@ _GZIP_LEVEL = 1
 """A third of the time that the default level takes on an exposition, for a tenth more bytes."""
 
 
-def metrics_handler(registry: CollectorRegistry) -> Callable[[Request], Awaitable[Response]]:
+def metrics_handler(registry: CollectorRegistry) -> Callable[[BaseRequest], Awaitable[Response]]:
     """Return a handler for GET and HEAD that collects from the registry at each request."""
 
-    async def show_metrics(request: Request) -> Response:
+    async def show_metrics(request: BaseRequest) -> Response:
         version = openmetrics_version(_header(request, "Accept"))
         text_format = prometheus_format() if version is None else openmetrics_format(version)
         body = (await _exposition(registry, text_format)).encode()
@@ -51,5 +52,5 @@ async def _exposition(registry: CollectorRegistry, text_format: TextFormat) -> s
     return "".join((*parts, text_format.end))
 
 
-def _header(request: Request, name: str) -> str:
+def _header(request: BaseRequest, name: str) -> str:
     return ",".join(request.headers.getall(name, []))

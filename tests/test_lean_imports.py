@@ -71,8 +71,10 @@ def test_without_the_preparation_all_of_it_is_loaded() -> None:
         ("import yarl; print(yarl.URL('http://b\u00fccher.de').raw_host)", "xn--bcher-kva.de"),
         ("import hashlib; print(hashlib.sha256(b'').hexdigest()[:8])", "e3b0c442"),
         (
-            "from google.protobuf.internal import python_message as it; print(it.__name__ and "
-            "callable(it.GeneratedProtocolMessageType))",
+            (
+                "from google.protobuf.internal import python_message as it; print(it.__name__ and "
+                "callable(it.GeneratedProtocolMessageType))"
+            ),
             "True",
         ),
     ],

@@ -40,9 +40,9 @@ proto: ## make the protocol code from the .proto files
 lock: $(READY) ## resolve the dependencies anew, with hashes, for the image and for development
 	.ci/lock $(BIN)/uv
 
-bench: $(READY) ## measure start, memory and CPU
+bench: $(READY) ## measure start, memory, CPU and latency (BENCH="--runs 3 --idle 10"; GO_REGISTRAR=... to compare)
 	$(BIN)/python -m compileall -q cmd health metrics proto registrar $(VENV)/lib
-	PYTHONPATH=tests $(BIN)/python tests/bench.py
+	PYTHONPATH=tests $(BIN)/python tests/bench.py $(BENCH)
 
 chaos: $(READY) ## let random things happen to many sidecars at once (CHAOS="--events 10000 --seed 1")
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(CHAOS)

@@ -1,0 +1,1 @@
+"""The Grafana dashboards as code; `generate` writes the JSON files beside this one."""

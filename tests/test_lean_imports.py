@@ -69,6 +69,7 @@ def test_without_the_preparation_all_of_it_is_loaded() -> None:
         ("import aiohttp; aiohttp.ClientSession; print(bool(aiohttp.__version__))", "True"),
         ("import prometheus_client; print(prometheus_client.Counter.__name__)", "Counter"),
         ("import yarl; print(yarl.URL('http://b\u00fccher.de').raw_host)", "xn--bcher-kva.de"),
+        ("import typing_extensions; print(typing_extensions.override.__name__)", "override"),
         ("import hashlib; print(hashlib.sha256(b'').hexdigest()[:8])", "e3b0c442"),
         (
             (

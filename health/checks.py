@@ -56,6 +56,20 @@ class Outcome:
         return self.reason is None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    """What a check came to last, however long ago, for who does not want to wait."""
+
+    name: CheckName
+    driver: str
+    reason: str | None = None
+    """Why it failed, in one line; None if it passed, or has come to nothing yet."""
+    seconds_ago: float | None = None
+    """None if it has come to nothing yet."""
+    is_under_way: bool = False
+    """Whether it is being carried out once more."""
+
+
 class Call:
     """One carrying out of a check, shared by all who asked while it was under way."""
 
@@ -69,11 +83,15 @@ class Call:
         """Whether it has ended; one that does not heed its deadline goes on."""
         return self._task.done()
 
+    async def settle(self, *, patience_seconds: float) -> None:
+        """Wait until it has ended, but no longer than this."""
+        await asyncio.wait({self._task}, timeout=patience_seconds)
+
     async def reason(self) -> str | None:
         """Say why the check fails, or None; come what may, once its time is over."""
         if not self._task.done():
             remaining_seconds = self._given_up_at - asyncio.get_running_loop().time()
-            await asyncio.wait({self._task}, timeout=max(0.0, remaining_seconds))
+            await self.settle(patience_seconds=max(0.0, remaining_seconds))
         if not self._task.done():
             return _overdue(self._timeout_seconds)
         return "the check was cancelled" if self._task.cancelled() else self._task.result()
@@ -97,6 +115,8 @@ class Examiner:
         self._observer = observer
         self._call: Call | None = None
         self._is_failing = False
+        self._reason: str | None = None
+        self._noted_at: float | None = None
 
     def begin(self) -> Call:
         """Start a call, or join the one under way."""
@@ -112,6 +132,18 @@ class Examiner:
         if not call.is_over:
             self._note(reason)
         return Outcome(check=self.check.name, driver=self.check.driver(), reason=reason)
+
+    @property
+    def latest(self) -> Latest:
+        """What the check came to last."""
+        now, noted_at = asyncio.get_running_loop().time(), self._noted_at
+        return Latest(
+            name=self.check.name,
+            driver=self.check.driver(),
+            reason=self._reason,
+            seconds_ago=None if noted_at is None else now - noted_at,
+            is_under_way=self._call is not None and not self._call.is_over,
+        )
 
     async def stop(self, *, grace_seconds: float) -> None:
         """End the call under way, if there is one."""
@@ -134,6 +166,7 @@ class Examiner:
         return None
 
     def _note(self, reason: str | None) -> None:
+        self._reason, self._noted_at = reason, asyncio.get_running_loop().time()
         if self._is_failing == (reason is not None):
             return
         self._is_failing = reason is not None

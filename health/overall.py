@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from health.checks import Check, CheckName, Examiner, Outcome
+from health.checks import Check, CheckName, Examiner, Latest, Outcome
 from health.observer import Observer
 
 _STOP_GRACE_SECONDS = 0.1
@@ -135,6 +135,12 @@ class Health:
         ]
         calls = [examiner.begin() for examiner in asked]
         return tuple([await one.outcome(call) for one, call in zip(asked, calls, strict=True)])
+
+    async def latest(self, *, patience_seconds: float) -> tuple[Latest, ...]:
+        """Ask every check, and say what each came to last: now if it is quick, or else before."""
+        calls = [examiner.begin() for examiner in self._examiners]
+        await asyncio.gather(*(call.settle(patience_seconds=patience_seconds) for call in calls))
+        return tuple(examiner.latest for examiner in self._examiners)
 
     def _drivers(self) -> list[str]:
         return list(dict.fromkeys(examiner.check.driver() for examiner in self._examiners))

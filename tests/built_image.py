@@ -166,7 +166,7 @@ async def test_nothing_is_compiled_in_a_container(
 def test_the_image_adds_the_commands_and_their_libraries_and_bytecode_to_its_base(
     image: Image,
 ) -> None:
-    added = _files(image.root) - _files(Path(os.environ["IMAGE_BASE"]))
+    added = _files(image.root) - _files(image.base)
     library = "usr/lib/csi-node-driver-registrar/"
     commands = {"csi-node-driver-registrar", "livenessprobe"}
     of_others = re.compile(
@@ -178,6 +178,12 @@ def test_the_image_adds_the_commands_and_their_libraries_and_bytecode_to_its_bas
     endings = {Path(each).suffix for each in added if each.startswith(library)}
     assert not endings & {".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".proto", ".pem"}
     assert not any("simulator" in each or "/pip/" in each for each in added)
+
+
+def test_there_is_no_shell(image: Image) -> None:
+    programs = {path.name for path in (image.root / "usr/bin").iterdir()}
+    assert "python3" in programs
+    assert not programs & {"sh", "bash", "dash", "busybox"}
 
 
 def test_the_image_says_what_it_is(image: Image) -> None:

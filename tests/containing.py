@@ -26,6 +26,8 @@ class Image:
 
     root: Path
     """What its containers see as `/`."""
+    base: Path
+    """The same of the image that it was made on."""
     settings: dict[str, object]
     """What it says of itself: entry point, environment, labels."""
 
@@ -40,7 +42,11 @@ class Image:
 def given_image() -> Image:
     """Return the image that this run is about."""
     description = json.loads(Path(os.environ["IMAGE_DESCRIPTION"]).read_text(encoding="utf-8"))
-    return Image(root=Path(os.environ["IMAGE_ROOT"]), settings=description["OCIv1"]["config"])
+    return Image(
+        root=Path(os.environ["IMAGE_ROOT"]),
+        base=Path(os.environ["IMAGE_BASE"]),
+        settings=description["OCIv1"]["config"],
+    )
 
 
 @dataclass(frozen=True)

@@ -77,13 +77,20 @@ async def prometheus_scraping(
         "scrape_configs": [{"job_name": "csi", "static_configs": targets}],
         **more,
     }
-    arguments = (f"--storage.tsdb.path={folder}/data", "--web.listen-address=127.0.0.1:0")
     async with (
-        serving("prometheus", config, folder, *arguments) as server,
+        prometheus_running(config, folder) as url,
         aiohttp.ClientSession() as session,
     ):
+        yield Prometheus(url, session)
+
+
+@asynccontextmanager
+async def prometheus_running(config: Config, folder: str) -> AsyncIterator[str]:
+    """Run a server on a free port of the loopback, and give its URL once it is ready."""
+    arguments = (f"--storage.tsdb.path={folder}/data", "--web.listen-address=127.0.0.1:0")
+    async with serving("prometheus", config, folder, *arguments) as server:
         await server.wait_for_log('"msg":"Server is ready to receive web requests."')
-        yield Prometheus(await url_of(server), session)
+        yield await url_of(server)
 
 
 @asynccontextmanager

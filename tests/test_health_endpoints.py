@@ -16,7 +16,6 @@ from health.errors import Unhealthy
 from health.http_server import Route, serving_http
 from health.observer import Event, Handler, RequestAnswered
 from health.overall import LIVENESSPROBE_ENDPOINTS, REGISTRAR_ENDPOINTS, Endpoint, Health, examining
-from health.status_page import DriverStatus, status_route
 from health.web import Request, Response
 
 pytestmark = pytest.mark.timeout(20)
@@ -305,7 +304,7 @@ async def test_every_request_is_told_with_a_handler_of_a_closed_set() -> None:
     """A stranger's paths make no new series."""
     routes = [
         Route("/metrics", metrics, Handler.METRICS),
-        status_route("registrar", links=[], drivers=list),
+        Route("/", metrics, Handler.ROOT),
     ]
     async with sidecar(routes=routes) as served:
         served.reasons["csi-probe", HOSTPATH] = "not ready"
@@ -355,37 +354,3 @@ async def test_a_page_that_breaks_is_our_own_fault_and_logged(
         assert (await served.get("/healthz")).status == 200
         assert served.requests == [("metrics", 500), ("healthz", 200)]
     assert "a bug" in caplog.text
-
-
-async def test_the_status_page_shows_each_driver_and_escapes_what_it_shows() -> None:
-    """A driver's or kubelet's text is text, not markup."""
-    drivers = [
-        DriverStatus(name=HOSTPATH, state="registered"),
-        DriverStatus(
-            name="<b>", state="rejected", details={"error": "<script>alert(1)</script> & 'x'"}
-        ),
-    ]
-    page = status_route("registrar <1>", links=["/healthz?verbose"], drivers=lambda: drivers)
-    async with sidecar(routes=[page]) as served:
-        answer = await served.get("/")
-    assert (answer.status, answer.content_type) == (200, "text/html")
-    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-    for text in (
-        "<title>registrar &lt;1&gt;</title>",
-        '<a href="/healthz?verbose">',
-        f"<h2>{HOSTPATH}</h2><table><tr><th>state</th><td>registered</td></tr></table>",
-        "<h2>&lt;b&gt;</h2>",
-        "<td>&lt;script&gt;alert(1)&lt;/script&gt; &amp; &#x27;x&#x27;</td>",
-    ):
-        assert text in answer.text
-
-
-async def test_the_status_page_asks_for_the_states_at_each_request() -> None:
-    """It is never older than the question."""
-    states = iter(["announced", "registered"])
-    page = status_route(
-        "r", links=[], drivers=lambda: [DriverStatus(name=HOSTPATH, state=next(states))]
-    )
-    async with sidecar(routes=[page]) as served:
-        assert "announced" in (await served.get("/")).text
-        assert "registered" in (await served.get("/")).text

@@ -1,24 +1,17 @@
-"""A real Prometheus scrapes the command on a small cluster through a day, and is asked about it.
-
-Here a missing Prometheus is a failure; `.ci/debian-packages` installs it.
-"""
+"""A real Prometheus scrapes the command on a small cluster through a day, and is asked about it."""
 
 import asyncio
 import dataclasses
-import json
 import os
-import shutil
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 from commanding import RunningCommand, registrar_arguments, running
 from measuring import DRIVER_NAME
+from prometheus_server import prometheus_scraping
 
 from csi_registration_simulator.driver import SimulatedDriver
 from csi_registration_simulator.kubelet import SimulatedKubelet
@@ -38,73 +31,6 @@ P99_OF_PROBE = (
     "[5m])))"
 )
 REGISTRATIONS = 'sum by (node) (csi_node_registrar_registrations_total{outcome="success"})'
-
-
-class Prometheus:
-    """A server to ask."""
-
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        self._url = url
-        self._session = session
-
-    async def query(self, promql: str) -> dict[str, float]:
-        """Return what an instant query gives now, by the label `node`."""
-        parameters = {"query": promql}
-        async with self._session.get(f"{self._url}/api/v1/query", params=parameters) as answer:
-            assert answer.status == 200, await answer.text()
-            results = (await answer.json())["data"]["result"]
-        assert len({result["metric"].get("node", "") for result in results}) == len(results)
-        return {r["metric"].get("node", ""): float(r["value"][1]) for r in results}
-
-    async def metadata(self, family: str) -> str:
-        """Return the type of a family."""
-        parameters = {"metric": family}
-        async with self._session.get(f"{self._url}/api/v1/metadata", params=parameters) as answer:
-            return str((await answer.json())["data"][family][0]["type"])
-
-    async def wait_for(self, promql: str, expected: float) -> None:
-        """Ask again and again until the single value is this one.
-
-        Raises:
-            TimeoutError: if it never is.
-        """
-        async with asyncio.timeout(20):
-            # A process of its own cannot set an event of ours.
-            while list((await self.query(promql)).values()) != [expected]:  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
-
-    async def has_seen_everything_until_now(self, nodes: int) -> None:
-        """Wait until each node was scraped once more, from now on."""
-        now = time.time()
-        await self.wait_for(f"count(timestamp(up) > {now})", nodes)
-
-
-@asynccontextmanager
-async def prometheus_scraping(urls: Mapping[str, str], folder: str) -> AsyncIterator[Prometheus]:
-    """Run a server on a free port of the loopback that scrapes each node's URL every second."""
-    path = shutil.which("prometheus")
-    assert path is not None, "prometheus is not installed: run .ci/debian-packages"
-    targets = [
-        {"targets": [urlsplit(url).netloc], "labels": {"node": node}} for node, url in urls.items()
-    ]
-    config = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [{"job_name": "csi", "static_configs": targets}],
-    }
-    config_path = Path(folder) / "prometheus.yml"
-    config_path.write_text(json.dumps(config))  # YAML knows JSON
-    command = (
-        path,
-        f"--config.file={config_path}",
-        f"--storage.tsdb.path={folder}/data",
-        "--web.listen-address=127.0.0.1:0",
-        "--log.format=json",
-    )
-    async with running(*command) as server, aiohttp.ClientSession() as session:
-        await server.wait_for_log('"msg":"Server is ready to receive web requests."')
-        entries = [json.loads(line) for line in server.lines]
-        (address,) = (entry["address"] for entry in entries if entry.get("msg") == "Listening on")
-        yield Prometheus(f"http://{address}", session)
 
 
 @dataclass(frozen=True)

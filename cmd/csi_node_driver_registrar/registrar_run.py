@@ -15,6 +15,7 @@ from csi_node_driver_registrar.lifetime import Lifetime, run_until_stopped
 from csi_node_driver_registrar.log_observer import LogObserver
 from csi_node_driver_registrar.measuring import Measuring
 from csi_node_driver_registrar.page import driver_statuses
+from csi_node_driver_registrar.recent_events import RecentEvents
 from csi_node_driver_registrar.version import PROGRAM, __version__
 from health import observer as health_events
 from health.addresses import Address, parse_address
@@ -81,7 +82,10 @@ class _Run:
         self._lifetime = lifetime
         self._stack = stack
         self._measuring = Measuring()
-        self._events = FanOut[Event](LogObserver().notify, self._measuring.notify)
+        self._recent = RecentEvents()
+        self._events = FanOut[Event](
+            LogObserver().notify, self._measuring.notify, self._recent.notify
+        )
         self._health_events = FanOut[health_events.Event](
             HealthLog().notify, self._measuring.notify_health
         )
@@ -137,7 +141,7 @@ class _Run:
             page = status_route(
                 f"{PROGRAM} {__version__}",
                 links=(*_LINKS, self._config.metrics_path),
-                drivers=lambda: driver_statuses(self._supervisors),
+                drivers=lambda: driver_statuses(self._supervisors, health, self._recent),
             )
             metrics = self._measuring.route(self._config.metrics_path)
             address = parse_address(self._config.http_endpoint)

@@ -27,7 +27,12 @@ from dashboards.panels import (
     timeline,
 )
 from dashboards.queries import AT_END, DRIVER, TARGET, increase, of_driver, of_sidecar, rate
-from dashboards.states import no_driver_codes, registration_codes, silent_codes
+from dashboards.states import (
+    no_driver_codes,
+    registration_codes,
+    registration_codes_of,
+    silent_codes,
+)
 
 TIMELINE_LIMIT = 40
 """Rows of each kind; more, one screen cannot hold."""
@@ -44,8 +49,8 @@ _NOT_STANDBY = 'state!="standby"'
 _NOT_OK = 'grpc_status_code!="OK"'
 _NOT_REGISTERED = 'state=~"waiting|announced|rejected"'
 
-_SIDECAR_LEGEND = "{{cluster}} {{node}} {{instance}}"
-_DRIVER_LEGEND = "{{cluster}} {{node}} {{driver_name}} {{instance}}"
+_SIDECAR_LEGEND = "{{node}} {{instance}}"
+_DRIVER_LEGEND = "{{node}} {{driver_name}} {{instance}}"
 
 
 def build() -> Dashboard:
@@ -139,7 +144,7 @@ def _timeline() -> StateTimeline:
         f"{TIMELINE_LIMIT} worst; then the sidecars that have no driver or do not report at the "
         f"end of it, {TIMELINE_LIMIT} of each. What has no row was registered all the time. "
         "Narrow the variables to see more.",
-        graph(f"({registration_codes()}) and on ({DRIVER}) {shown}", _DRIVER_LEGEND),
+        graph(registration_codes_of(shown), _DRIVER_LEGEND),
         graph(f"{no_driver_codes()} and on ({TARGET}) {without_driver}", _SIDECAR_LEGEND),
         graph(f"{silent_codes()} and on ({TARGET}) {silent}", _SIDECAR_LEGEND),
         names=STATE_NAMES,
@@ -157,7 +162,7 @@ def _table() -> Table:
             f"Where each driver on each node stands now, the worst {TABLE_LIMIT} of them, and at "
             f"most {TABLE_LIMIT} sidecars that have no driver or do not report. The links of a row "
             "lead to all that is known about it. Narrow the variables to see others.",
-            rows(f"{worst} * {version} or {others}"),
+            rows(f"{others} or {worst} * {version}"),
             rows(f"1000 * max by ({DRIVER}) ({accepted_at}) and on ({DRIVER}) {worst}"),
             columns={
                 "Value #A": "State",

@@ -2,6 +2,7 @@
 
 LEFT_OUT = {
     "process_virtual_memory_bytes": "says nothing about what a node has to give; resident does",
+    "process_max_fds": "far above what is ever open, so a line of it would flatten the other",
     "python_info": "build_info names the Python that runs, which is all that is asked about it",
     "csi_node_registrar_csi_call_duration_seconds_sum": "an average hides what percentiles show",
     "csi_node_registrar_csi_call_duration_seconds_count": "calls are counted by code as well in "

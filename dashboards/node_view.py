@@ -32,12 +32,17 @@ from dashboards.queries import (
     rate,
     seconds_since,
 )
-from dashboards.states import no_driver_codes, registration_codes, silent_codes
+from dashboards.states import (
+    no_driver_codes,
+    registration_codes,
+    registration_codes_of,
+    silent_codes,
+)
 
 LIMIT = 20
 """Series that a panel shows where there is one for each driver: a node has fewer."""
 
-_DRIVER_LEGEND = "{{driver_name}} {{node}} {{instance}}"
+_DRIVER_LEGEND = "{{node}} {{driver_name}} {{instance}}"
 _SIDECAR_LEGEND = "{{node}} {{instance}}"
 
 _PROBE = 'method_name="/csi.v1.Identity/Probe"'
@@ -115,7 +120,7 @@ def _newest(ages: str) -> str:
 
 
 def _timelines() -> list[StateTimeline]:
-    shown = f"and on ({DRIVER}) topk({LIMIT}, {queries.unregistered_share()})"
+    shown = f"topk({LIMIT}, {queries.unregistered_share()})"
     gauges = {
         "registration_socket_present": "registration socket there",
         "csi_socket_present": "driver's socket there",
@@ -127,19 +132,25 @@ def _timelines() -> list[StateTimeline]:
             "States of the registration",
             f"Where the registration stood; the {LIMIT} drivers registered least, if there are "
             "more.",
-            graph(f"({registration_codes()}) {shown}", _DRIVER_LEGEND),
+            graph(registration_codes_of(shown), _DRIVER_LEGEND),
             names=STATE_NAMES,
-        ).span(12),
+        )
+        .span(24)
+        .height(6),
         timeline(
             "What was there",
             "The two sockets, and whether the driver answered and said ready when last looked at. "
             "A driver that does not answer is not asked whether it is ready.",
             *(
-                graph(f"{of_driver(family)} {shown}", f"{words} {_DRIVER_LEGEND}")
+                graph(
+                    f"{of_driver(family)} and on ({DRIVER}) {shown}", f"{words}, {_DRIVER_LEGEND}"
+                )
                 for family, words in gauges.items()
             ),
             names=YES_OR_NO,
-        ).span(12),
+        )
+        .span(24)
+        .height(8),
     ]
 
 
@@ -239,9 +250,8 @@ def _process() -> list[Panel]:
         ),
         lines(
             "File descriptors",
-            "Those that the sidecar has open, and the least number that one may have.",
+            "Those that the sidecar has open; a number that grows for days is a leak.",
             graph(f"topk({LIMIT}, {of_process('process_open_fds')})", _SIDECAR_LEGEND),
-            graph(f"min({of_process('process_max_fds')})", "limit"),
             unit="short",
         ),
         events(
@@ -271,7 +281,7 @@ def _versions() -> list[Panel]:
                 "revision": "Revision",
                 "python_version": "Python",
             },
-        ).span(8),
+        ).span(9),
         listing(
             "Drivers",
             "The version that each driver gives, and its registration socket as the host sees it, "
@@ -283,7 +293,7 @@ def _versions() -> list[Panel]:
                 "driver_version": "Version",
                 "registration_socket_path": "Registration socket",
             },
-        ).span(8),
+        ).span(15),
         lines(
             "The sockets as kubelet sees them",
             "Whether kubelet has found the registration socket, and whether it takes it for "
@@ -293,7 +303,7 @@ def _versions() -> list[Panel]:
             unit="short",
         )
         .no_value("no metrics of kubelet")
-        .span(8),
+        .span(24),
     ]
 
 

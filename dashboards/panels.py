@@ -19,6 +19,8 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models.common import (
     BarGaugeDisplayMode,
+    BarGaugeNamePlacement,
+    BarGaugeSizing,
     BigValueColorMode,
     GraphDrawStyle,
     LegendDisplayMode,
@@ -59,6 +61,9 @@ YES_OR_NO = ValueMap(
     }
 )
 
+
+POINTS = 120
+"""Of a graph at most: an hour in steps of half a minute, whatever the width of the screen."""
 
 Panel: TypeAlias = (
     bargauge.Panel
@@ -172,7 +177,7 @@ def events(title: str, description: str, *queries: prometheus.Dataquery) -> time
         .draw_style(GraphDrawStyle.BARS)
         .stacking(common.StackingConfig().mode(StackingMode.NORMAL))
         .fill_opacity(80)
-        .decimals(0)
+        .max_data_points(POINTS / 2)
     )
 
 
@@ -183,6 +188,10 @@ def bars(title: str, description: str, *queries: prometheus.Dataquery, unit: str
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .orientation(VizOrientation.HORIZONTAL)
         .display_mode(BarGaugeDisplayMode.BASIC)
+        .sizing(BarGaugeSizing.MANUAL)
+        .name_placement(BarGaugeNamePlacement.LEFT)
+        .min_viz_height(16)
+        .max_viz_height(32)
         .thresholds(Colours("blue").thresholds())
         .min(0)
         .height(8)
@@ -267,10 +276,6 @@ def coloured_cell() -> DynamicConfigValue:
 def linked(title: str, url: str) -> DynamicConfigValue:
     """Make the cells of a column lead somewhere."""
     return DynamicConfigValue(id_val="links", value=[{"title": title, "url": url}])
-
-
-POINTS = 120
-"""Of a graph at most: an hour in steps of half a minute, whatever the width of the screen."""
 
 
 def _described(

@@ -30,7 +30,18 @@ STATES = (*REGISTRATION_STATES, NO_DRIVER, SILENT)
 
 def registration_codes() -> str:
     """Give the state of each driver that has told its name."""
-    return " or ".join(_code(state) for state in REGISTRATION_STATES)
+    return f"{_code(REGISTERED)} or {_other_codes()}"
+
+
+def registration_codes_of(chosen: str) -> str:
+    """Give the states of the drivers that a query chooses.
+
+    Nearly all of a fleet is registered: these come last, and are narrowed down before anything else
+    is done with them.
+    """
+    only = f"and on ({DRIVER}) {chosen}"
+    registered = f"{REGISTERED.code} * group by ({DRIVER}) ({of_driver('registered')} {only})"
+    return f"({_other_codes()}) {only} or {registered}"
 
 
 def no_driver_codes() -> str:
@@ -41,6 +52,10 @@ def no_driver_codes() -> str:
 def silent_codes() -> str:
     """Give each sidecar that cannot be scraped."""
     return f"{SILENT.code} * group by ({SIDECAR}) ({silent_sidecars()})"
+
+
+def _other_codes() -> str:
+    return " or ".join(_code(state) for state in REGISTRATION_STATES if state is not REGISTERED)
 
 
 def _code(state: State) -> str:

@@ -26,6 +26,10 @@ DRIVER = {
     "container": {
         "image": "registry.example.com/x-csi:v1.0.0",
         "args": ["--endpoint=unix:///csi/csi.sock"],
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"memory": "256Mi"},
+        },
     },
 }
 OTHER_DRIVER = {

@@ -259,7 +259,9 @@ async def prometheus_running(config: Config, folder: str) -> AsyncIterator[PromQ
         aiohttp.ClientSession() as session,
     ):
         url = await url_of(server)
-        await server.wait_for_log('"msg":"Server is ready to receive web requests."')
+        await server.wait_for_log(
+            '"msg":"Server is ready to receive web requests."', timeout_seconds=60
+        )
         yield PromQL(url, session)
 
 

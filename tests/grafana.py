@@ -58,6 +58,8 @@ class Query:
     expr: str
     legend: str
     is_instant: bool
+    points: int
+    """Of a graph, at most."""
 
 
 @cache
@@ -93,6 +95,7 @@ def queries(uid: str) -> Iterator[Query]:
                 expr=target["expr"],
                 legend=target.get("legendFormat", ""),
                 is_instant=target.get("instant", False),
+                points=panel["maxDataPoints"],
             )
     for annotation in annotations(uid):
         yield Query(
@@ -100,6 +103,7 @@ def queries(uid: str) -> Iterator[Query]:
             expr=annotation["expr"],
             legend=annotation["textFormat"],
             is_instant=False,
+            points=60,
         )
 
 

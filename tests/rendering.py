@@ -112,7 +112,7 @@ def checkov(folder: Path) -> list[str]:
     config = ROOT / "deploy" / ".checkov.yaml"
     where = ["--config-file", str(config), "--directory", str(folder)]
     command = [str(_CHECKOV), *where, "--output", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)
     assert report["summary"]["passed"], "checkov looked at nothing"

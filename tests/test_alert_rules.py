@@ -35,6 +35,9 @@ from registrar.observer import State
 TOLD_APART_BY = "alertname, cluster, job, node, driver_name, socket, socket_path"
 EVER_FIRED = f'group by ({TOLD_APART_BY}) (count_over_time(ALERTS{{alertstate="firing"}}[3d]))'
 
+HAS_FIRED = f"group({EVER_FIRED})"
+FIRES = f'group by ({TOLD_APART_BY}) (ALERTS{{alertstate="firing"}})'
+
 JOB = "storage/csi"
 HALF_AN_HOUR = range(30)
 HOUR = range(60)
@@ -57,8 +60,10 @@ class Case:
     scene: Scene
     minutes: int = 60
     fires: tuple[Fired, ...] = ()
-    quiet_for: int = 0
-    """Minutes in which none of them fires yet."""
+    quiet_for: int | None = None
+    """Minutes in which none of them fires yet; the first does right after."""
+    still_at: int | None = None
+    """A minute at which all of them fire at once."""
     step: int = 1
     """Minutes between scrapes: more in a long scene, for promtool takes its time."""
 
@@ -84,6 +89,11 @@ def healthy(names: Iterable[str], minutes: range = HOUR) -> Scene:
 def registered_from(minute: int, before: State = State.ANNOUNCED) -> Values:
     """Return the values of a driver that is registered from a minute on."""
     return in_state(lambda now: State.REGISTERED if now >= minute else before)
+
+
+def away(begin: int, end: int) -> Values:
+    """Return the values of a driver that is not registered for some minutes."""
+    return in_state(lambda now: State.ANNOUNCED if begin <= now < end else State.REGISTERED)
 
 
 def rolled_over(names: list[str], *, at_once: int, takes: int) -> Scene:
@@ -115,6 +125,12 @@ def kubelet(driver: str, *, desired: int = 0, actual: int = 0, actual_from: int 
         minutes = range(actual_from, 60)
         scenes.append(target(name, minutes, actual, state="actual_state_of_world", **labels))
     return together(*scenes)
+
+
+def expectation(query: str, minutes: int, *series: str) -> dict[str, object]:
+    """Return that a query gives these series, each with the value 1, and no others."""
+    samples = [{"labels": labels, "value": 1} for labels in series]
+    return {"expr": query, "eval_time": f"{minutes}m", "exp_samples": samples}
 
 
 def selector(labels: Fired) -> str:
@@ -219,7 +235,7 @@ CASES = [
             alert("CSIDriverNotRegisteredOnManyNodes", driver=""),
             *(alert("CSIDriverUnhealthy", node, driver="") for node in nodes(3)),
         ),
-        quiet_for=11,
+        quiet_for=12,
     ),
     Case(
         id="OnManyNodes is silent: two of ten",
@@ -242,6 +258,13 @@ CASES = [
         id="OnManyNodes is silent: a rolling update, a third at a time, eight minutes each",
         scene=rolled_over(nodes(9), at_once=3, takes=8),
         minutes=110,
+    ),
+    Case(
+        id="OnManyNodes is silent: three of ten, but for six minutes",
+        scene=together(
+            *(sidecar(node, HOUR, away(20, 26)) for node in nodes(10)[:3]),
+            healthy(nodes(10)[3:]),
+        ),
     ),
     Case(
         id="OnManyNodes is silent: all nodes start at once, and take eight minutes",
@@ -400,6 +423,7 @@ CASES = [
         ),
         minutes=240,
         fires=(alert("NodeRegistrarDown", "n1", driver=""),),
+        still_at=239,
         quiet_for=29,
     ),
     Case(
@@ -411,12 +435,18 @@ CASES = [
     Case(
         id="RegistrarDown: a job of all kinds of pods, of which only the registrar counts",
         scene=together(
-            sidecar("n1", HOUR, up=lambda now: now < 20),
-            healthy(["n2"]),
-            target("up", HOUR, 1, job="storage/csi", namespace="storage", instance="web-1:80"),
-            target("up", HOUR, 0, job="storage/csi", namespace="storage", instance="web-2:80"),
+            sidecar("n1", range(240), up=lambda now: now < 20),
+            healthy(["n2"], range(240)),
+            target(
+                "up", range(240), 1, job="storage/csi", namespace="storage", instance="web-1:80"
+            ),
+            target(
+                "up", range(240), 0, job="storage/csi", namespace="storage", instance="web-2:80"
+            ),
         ),
+        minutes=240,
         fires=(alert("NodeRegistrarDown", "n1", driver=""),),
+        still_at=239,
     ),
     Case(
         id="RegistrarDown is silent: others' jobs are down",
@@ -434,7 +464,16 @@ CASES = [
     ),
     # NodeRegistrarAbsent
     Case(
-        id="RegistrarAbsent: the DaemonSet is gone, for which a day's memory is enough",
+        id="RegistrarAbsent: the DaemonSet is gone",
+        scene=healthy(nodes(3), long(30)),
+        minutes=DAY,
+        step=5,
+        fires=(alert("NodeRegistrarAbsent", driver=""),),
+        quiet_for=40,
+        still_at=DAY,
+    ),
+    Case(
+        id="RegistrarAbsent: the DaemonSet has been gone for more than a day",
         scene=healthy(nodes(3), long(30)),
         minutes=DAY + 300,
         step=5,
@@ -442,7 +481,6 @@ CASES = [
             alert("NodeRegistrarAbsent", driver=""),
             alert("NodeRegistrarAbsent", driver="", job=""),
         ),
-        quiet_for=44,
     ),
     Case(
         id="RegistrarAbsent: there has never been any",
@@ -513,14 +551,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_exactly_these_alerts_fire(case: Case, tmp_path: Path) -> None:
-    expectations = [
-        {
-            "expr": EVER_FIRED,
-            "eval_time": f"{minutes}m",
-            "exp_samples": [{"labels": selector(fired), "value": 1} for fired in expected],
-        }
-        for minutes, expected in ((case.quiet_for, ()), (case.minutes, case.fires))
-    ]
+    expectations = [expectation(EVER_FIRED, case.minutes, *map(selector, case.fires))]
+    if case.quiet_for is not None:
+        expectations += [
+            expectation(EVER_FIRED, case.quiet_for),
+            expectation(HAS_FIRED, case.quiet_for + case.step, "{}"),
+        ]
+    if case.still_at is not None:
+        expectations.append(expectation(FIRES, case.still_at, *map(selector, case.fires)))
     play(tmp_path, case.scene, expectations, step=case.step)
 
 
@@ -606,3 +644,16 @@ def test_the_readmes_inhibitions_are_of_alerts_that_there_are() -> None:
     assert {name for each in matchers for name in each.split("|")} <= {
         rule["alert"] for rule in alerts()
     }
+
+
+def test_the_runbooks_queries_are_sound(tmp_path: Path) -> None:
+    pages = (RULES.parent.parent / "runbooks").glob("*.md")
+    block = re.compile(r"^```promql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    queries = [query for page in pages for query in block.findall(page.read_text(encoding="utf-8"))]
+    group = {"name": "runbooks", "rules": [{"record": "query", "expr": each} for each in queries]}
+    path = tmp_path / "queries.yaml"
+    path.write_text(yaml.safe_dump({"groups": [group]}), encoding="utf-8")
+    assert queries
+    assert f"SUCCESS: {len(queries)} rules found" in promtool(
+        "check", "rules", "--lint=none", str(path)
+    )

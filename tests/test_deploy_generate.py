@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,10 @@ CHARTS = "deploy/helm/csi-node-driver-registrar/files/rules.yaml"
 def generate(root: Path, *arguments: str) -> tuple[int, list[str]]:
     """Run the command of a checkout; return its status and what it names as out of date."""
     done = subprocess.run(
-        (root / GENERATE, *arguments), capture_output=True, text=True, check=False
+        (sys.executable, str(root / GENERATE), *arguments),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout == ""
     return done.returncode, [line.split()[0] for line in done.stderr.splitlines()]

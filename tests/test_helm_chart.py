@@ -37,6 +37,7 @@ ALTERNATIVES: dict[str, Any] = {
     "registrar.port": 19809,
     "registrar.localhostOnly": True,
     "registrar.timeout": "1m30s",
+    "registrar.probeTimeout": "2s",
     "registrar.onRegistrationFailure": "exit",
     "registrar.loggingFormat": "json",
     "registrar.verbosity": 5,
@@ -80,6 +81,7 @@ ALTERNATIVES: dict[str, Any] = {
     "commonLabels": {"example.com/team": "storage"},
     "podLabels": {"example.com/a": "b"},
     "podAnnotations": {"example.com/a": "b"},
+    "podSecurityContext": {"fsGroup": 1000},
     "priorityClassName": "storage-critical",
     "terminationGracePeriodSeconds": 60,
     "nodeSelector": {"example.com/storage": "true"},
@@ -224,6 +226,7 @@ def test_the_sidecar_is_that_of_the_kustomize_base() -> None:
     "field",
     [
         "priorityClassName",
+        "securityContext",
         "tolerations",
         "nodeSelector",
         "terminationGracePeriodSeconds",

@@ -166,22 +166,23 @@ def test_no_setting_of_a_component_reaches_the_cluster(tmp_path: Path) -> None:
     }
 
 
-def test_checkov_finds_nothing_in_the_base_nor_with_all_components(tmp_path: Path) -> None:
+@pytest.mark.timeout(300)  # checkov takes ten seconds of CPU
+def test_checkov_finds_what_is_wrong_and_nothing_in_the_base_nor_with_all_components(
+    tmp_path: Path,
+) -> None:
+    wrong = kustomize(BASE)
+    del sidecar(wrong)["resources"]
+    the("DaemonSet", wrong)["metadata"]["name"] = "wrong"
+    (tmp_path / "rendered").mkdir()
     for name, rendered in {
-        "base": kustomize(BASE),
-        "all": with_components(tmp_path, TOGETHER),
+        "base.yaml": kustomize(BASE),
+        "all.yaml": with_components(tmp_path, TOGETHER),
+        "wrong.yaml": wrong,
     }.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "manifests.yaml").write_text(yaml.safe_dump_all(rendered), "utf-8")
-        assert checkov(tmp_path / name) == []
-
-
-def test_checkov_finds_what_nobody_has_a_reason_for(tmp_path: Path) -> None:
-    rendered = kustomize(BASE)
-    del sidecar(rendered)["resources"]
-    (tmp_path / "manifests.yaml").write_text(yaml.safe_dump_all(rendered), "utf-8")
-    found = {line.split()[0] for line in checkov(tmp_path)}
-    assert found == {"CKV_K8S_10", "CKV_K8S_12", "CKV_K8S_13"}
+        (tmp_path / "rendered" / name).write_text(yaml.safe_dump_all(rendered), "utf-8")
+    found = {tuple(line.split(":")[0].split()) for line in checkov(tmp_path / "rendered")}
+    wrong_label = "DaemonSet.csi-hostpath.wrong"
+    assert found == {(f"CKV_K8S_{number}", wrong_label) for number in (10, 12, 13)}
 
 
 def test_the_images_version_is_the_programs_wherever_it_is_set() -> None:
@@ -274,3 +275,18 @@ def test_under_selinux_the_sidecar_is_privileged_and_the_driver_as_before(tmp_pa
     }
     before = containers(the("DaemonSet", kustomize(BASE)))["hostpath"]
     assert containers(the("DaemonSet", rendered))["hostpath"] == before
+
+
+@pytest.mark.parametrize("name", ["host-network", "selinux-privileged"])
+def test_a_daemonset_without_the_sidecar_is_an_error_and_gets_no_container(
+    name: str, tmp_path: Path
+) -> None:
+    """Because kustomize may make what it does not find."""
+    rendered = kustomize(BASE)
+    spec = pod_spec(the("DaemonSet", rendered))
+    spec["containers"] = [one for one in spec["containers"] if one["name"] == "hostpath"]
+    source = tmp_path / "daemonset.yaml"
+    source.write_text(yaml.safe_dump(the("DaemonSet", rendered)), "utf-8")
+    (tmp_path / "build").mkdir()
+    with pytest.raises(AssertionError, match="unable to find field"):
+        overlay(tmp_path / "build", resources=[source], components=[name])

@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
-from alert_scenes import alerts, exposed, promtool, rules
+from alert_scenes import alerts, exposed, rules
 
 from csi_node_driver_registrar import flag_sets
 from health.checks import CheckName
@@ -130,17 +129,6 @@ def test_commands_ask_for_paths_that_are_answered(page: Path) -> None:
         handler, _, check = path.partition("?")[0].partition("/")
         assert handler in handlers
         assert check in {"", *CheckName}
-
-
-def test_queries_are_sound(tmp_path: Path) -> None:
-    queries = [query for page in PAGES for query in blocks(page, "promql")]
-    recorded = [{"record": "query", "expr": query} for query in queries]
-    groups = {"groups": [{"name": f"{at}", "rules": [each]} for at, each in enumerate(recorded)]}
-    path = tmp_path / "queries.yaml"
-    path.write_text(yaml.safe_dump(groups), encoding="utf-8")
-    assert promtool("check", "rules", "--lint=none", str(path)).endswith(
-        f"SUCCESS: {len(queries)} rules found\n\n"
-    )
 
 
 @each_page

@@ -31,6 +31,9 @@ What other charts may include. Each template takes a dict:
     {{- with $registrar.timeout }}
     - {{ printf "--timeout=%s" . | quote }}
     {{- end }}
+    {{- with $registrar.probeTimeout }}
+    - {{ printf "--probe-timeout=%s" . | quote }}
+    {{- end }}
     {{- with $registrar.onRegistrationFailure }}
     - {{ printf "--on-registration-failure=%s" . | quote }}
     {{- end }}
@@ -84,17 +87,17 @@ What other charts may include. Each template takes a dict:
 
 {{- /* The volumes that the sidecar needs, as items of a pod's list of volumes. */}}
 {{- define "csi-node-driver-registrar.volumes" -}}
+# Of the type Directory: kubelet has made this folder if it is the right one.
+- name: registration-dir
+  hostPath:
+    path: {{ printf "%s/plugins_registry" (include "csi-node-driver-registrar.kubeletRoot" .values) | quote }}
+    type: Directory
 {{- range include "csi-node-driver-registrar.drivers" .values | fromYamlArray }}
 - name: {{ .volume }}
   hostPath:
     path: {{ .hostFolder | quote }}
     type: DirectoryOrCreate
 {{- end }}
-# Of the type Directory: kubelet has made this folder if it is the right one.
-- name: registration-dir
-  hostPath:
-    path: {{ printf "%s/plugins_registry" (include "csi-node-driver-registrar.kubeletRoot" .values) | quote }}
-    type: Directory
 {{- end }}
 
 {{- /* The mount of a driver's own folder, as an item of its container's list of volumeMounts. */}}

@@ -23,6 +23,7 @@ from aiohttp import web
 from commanding import REGISTRAR, RunningCommand, running
 from prometheus_server import Config, serving, url_of
 from promql import PromQL, Series
+from web_serving import answering
 
 from csi_registration_simulator.driver import SimulatedDriver
 from csi_registration_simulator.kubelet import SimulatedKubelet
@@ -227,7 +228,7 @@ async def running_fleet(alertmanagers: Iterable[str] = ()) -> AsyncIterator[Flee
         await fleet.start()
         probing = asyncio.create_task(fleet.probe_for_ever(), name="probing")
         stack.callback(probing.cancel)
-        kubelets = await stack.enter_async_context(_serving_kubelets(fleet))
+        kubelets = await stack.enter_async_context(answering("/{node}", fleet.show_plugins))
         rules = Path(f"{folder}/rules.yaml")
         rules.write_text(hastened_rules(), encoding="utf-8")
         config = {
@@ -311,21 +312,6 @@ def _kubelets_of(fleet: Fleet, address: str) -> list[Config]:
         for name in fleet.nodes
         if name != "lost"
     ]
-
-
-@asynccontextmanager
-async def _serving_kubelets(fleet: Fleet) -> AsyncIterator[str]:
-    """Serve the metrics of all kubelets by node; give host and port."""
-    application = web.Application()
-    application.router.add_get("/{node}", fleet.show_plugins)
-    runner = web.AppRunner(application, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0]
-        yield f"{host}:{port}"
-    finally:
-        await runner.cleanup()
 
 
 def _states(answer: Iterable[Series]) -> dict[tuple[str, str], str]:

@@ -13,6 +13,7 @@ from typing import NoReturn
 from aiohttp import web
 from measuring import GET_PLUGIN_INFO, PROBE, called, exposition, identified
 from prometheus_server import Config
+from web_serving import answering
 
 from metrics.families import BuildInfo
 from metrics.observer import MetricsObserver
@@ -112,18 +113,12 @@ class Exporter:
 async def exporting(nodes: int, *, every_seconds: float) -> AsyncIterator[list[Config]]:
     """Serve so many nodes on a free port of the loopback; give the targets to scrape."""
     exporter = Exporter(nodes)
-    application = web.Application()
-    application.router.add_get("/{node}", exporter.show)
-    runner = web.AppRunner(application, access_log=None)
     living = asyncio.create_task(exporter.live(every_seconds), name="living")
-    await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0]
-        yield exporter.targets(f"{host}:{port}")
+        async with answering("/{node}", exporter.show) as address:
+            yield exporter.targets(address)
     finally:
         living.cancel()
-        await runner.cleanup()
 
 
 def _beginning(name: str, state: State) -> Iterator[Event]:

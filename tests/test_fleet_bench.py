@@ -38,6 +38,7 @@ async def test_an_exporter_shows_four_drivers_for_each_node_and_some_are_not_reg
     assert 'state="announced"' in states[2]
 
 
+@pytest.mark.needs_prometheus
 async def test_the_measurement_asks_all_that_the_dashboard_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -237,6 +237,7 @@ CHOICES: Mapping[str, set[str]] = {
 }
 
 
+@pytest.mark.needs_prometheus
 @pytest.mark.timeout(240)
 async def test_every_query_says_in_which_state_the_fleet_is() -> None:
     async with running_fleet() as fleet:

@@ -14,7 +14,7 @@ NPM_READY := tests/screenshots/node_modules/.package-lock.json
 E2E := tests/test_alertmanager.py tests/test_fleet_queries.py tests/test_screenshots.py
 BROWSER := chromium fonts-dejavu-core
 .PHONY: help demo test test-all e2e image-test check format generate proto lock sbom audit bench \
-	fleet-bench chaos soak screenshots clean
+	fleet-bench swap chaos soak screenshots clean
 
 help: ## list these targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ bench: $(READY) ## measure start, memory, CPU and latency (BENCH="--runs 3 --idl
 fleet-bench: $(READY) ## ask every question of the fleet's dashboard about 500 nodes
 	CI=true .ci/debian-packages prometheus
 	PYTHONPATH=tests $(BIN)/python tests/fleet_bench.py $(FLEET_BENCH)
+
+swap: $(READY) ## measure how long a node lacks its driver while a sidecar is replaced
+	PYTHONPATH=tests $(BIN)/python tests/swap_measurement.py $(SWAP)
 
 chaos: $(READY) ## let random things happen to many sidecars at once (CHAOS="--events 10000 --seed 1")
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(CHAOS)

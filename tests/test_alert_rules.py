@@ -32,6 +32,8 @@ from measuring import DRIVER_NAME, labels_of
 
 from registrar.observer import State
 
+pytestmark = pytest.mark.needs_prometheus
+
 TOLD_APART_BY = "alertname, cluster, job, node, driver_name, socket, socket_path"
 EVER_FIRED = f'group by ({TOLD_APART_BY}) (count_over_time(ALERTS{{alertstate="firing"}}[3d]))'
 

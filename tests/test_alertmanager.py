@@ -18,6 +18,8 @@ from prometheus_server import prometheus_scraping, serving, url_of
 from csi_registration_simulator.kubelet import SimulatedKubelet
 from csi_registration_simulator.kubelet_records import Notified
 
+pytestmark = [pytest.mark.needs_prometheus, pytest.mark.needs_prometheus_alertmanager]
+
 NOT_REGISTERED = "CSIDriverNotRegistered"
 
 Alert = dict[str, Any]

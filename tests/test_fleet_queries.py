@@ -30,6 +30,8 @@ from promql import PromQL, Series
 
 from csi_node_driver_registrar.version import __version__
 
+pytestmark = pytest.mark.needs_prometheus
+
 Table = Mapping[str, Sequence[Expectation]]
 """By the title of a panel or the name of an annotation, one expectation for each of its queries."""
 

@@ -19,6 +19,8 @@ from csi_registration_simulator.kubelet_records import Notified
 from csi_registration_simulator.kubelet_rules import KUBELET_1_34
 from registrar.settings import DriverSettings
 
+pytestmark = pytest.mark.needs_prometheus
+
 NOT_REGISTERED = "up unless on (node) csi_node_registrar_registered == 1"
 NOT_REGISTERED_DRIVERS = "csi_node_registrar_registered == 0"
 REJECTIONS = (

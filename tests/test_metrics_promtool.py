@@ -22,6 +22,8 @@ from metrics.registry import register_process_metrics
 from registrar.observer import DriverFailed, State, StateChanged
 from registrar.settings import DriverSettings
 
+pytestmark = pytest.mark.needs_prometheus
+
 
 @pytest.fixture
 def promtool() -> str:

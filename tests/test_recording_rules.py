@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from alert_scenes import (
     RULES,
     STARTED,
@@ -22,6 +23,8 @@ from alert_scenes import (
 from measuring import DRIVER_NAME, PROBE
 
 from registrar.observer import AnnouncementReason, State
+
+pytestmark = pytest.mark.needs_prometheus
 
 HALF_AN_HOUR = range(30)
 METHOD = f'method_name="{PROBE}"'

@@ -12,6 +12,8 @@ import pytest
 from fleet import running_fleet
 from picturing import DASHBOARDS, ROOT, page, pictured
 
+pytestmark = [pytest.mark.needs_prometheus, pytest.mark.needs_chromium]
+
 Panel = dict[str, Any]
 Page = dict[str, Any]
 

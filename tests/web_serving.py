@@ -10,7 +10,7 @@ from aiohttp import web
 async def answering(
     path: str, answer: Callable[[web.Request], Awaitable[web.Response]]
 ) -> AsyncIterator[str]:
-    """Answer GET at a path, or at all that a pattern allows, on the loopback; give host and port."""
+    """Answer GET at what a pattern of paths allows, on the loopback; give host and port."""
     application = web.Application()
     application.router.add_get(path, answer)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)

@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from health.errors import AddressError
 
@@ -15,8 +15,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _EXAMPLES = "such as :9809, 127.0.0.1:9809, [::1]:9809 or unix:///run/health.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class TcpAddress:
+class TcpAddress(NamedTuple):
     """A port, on all interfaces or on those of one host."""
 
     text: str
@@ -27,8 +26,7 @@ class TcpAddress:
     """0: whichever is free."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnixAddress:
+class UnixAddress(NamedTuple):
     """A unix socket in the file system."""
 
     text: str

@@ -5,8 +5,8 @@ What the check finds out is handed in; which checks make up an endpoint is not h
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from health.errors import Unhealthy
 from health.observer import CheckChanged, Observer
@@ -29,8 +29,7 @@ class CheckName(StrEnum):
     """kubelet has accepted the registration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(NamedTuple):
     """A question about one driver's health."""
 
     name: CheckName
@@ -41,8 +40,7 @@ class Check:
     means unhealthy too. It may hang: it is cancelled when its time is over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a check came to."""
 
     check: str
@@ -56,8 +54,7 @@ class Outcome:
         return self.reason is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
+class Latest(NamedTuple):
     """What a check came to last, however long ago, for who does not want to wait."""
 
     name: CheckName

@@ -6,7 +6,7 @@ has waited longest goes, and only if none waits the one that has been busy longe
 """
 
 import asyncio
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from health.observer import Handler, Observer, RequestAnswered
 from health.web import Request, RequestHandler, Response, Server, StreamResponse
@@ -14,8 +14,7 @@ from health.web import Request, RequestHandler, Response, Server, StreamResponse
 _NEVER_SECONDS = 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(NamedTuple):
     """What one HTTP server grants its clients.
 
     kubelet needs one connection a probe, and sends its few hundred bytes at once.

@@ -7,8 +7,8 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from health.addresses import Address, TcpAddress, UnixAddress
 from health.connections import DEFAULT_LIMITS, Connection, Connections, Limits
@@ -24,8 +24,7 @@ _STOP_GRACE_SECONDS = 0.5
 _METHODS = ("GET", "HEAD")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """A path that is answered to GET and HEAD."""
 
     path: str

@@ -7,7 +7,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from health.addresses import Address
 from health.observer import ListeningFailed, ListeningStarted, Observer
@@ -16,8 +16,7 @@ _FIRST_RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 4.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class Bound(NamedTuple):
     """An address that is listened on."""
 
     url: str

@@ -4,9 +4,8 @@ This package neither logs nor measures: it notifies one observer, and the comman
 becomes of it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Handler(StrEnum):
@@ -21,13 +20,7 @@ class Handler(StrEnum):
     """Unknown paths, and requests that are no HTTP."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that happened while health was served."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestAnswered(Event):
+class RequestAnswered(NamedTuple):
     """An HTTP request was answered, be it with an error."""
 
     handler: Handler
@@ -37,8 +30,7 @@ class RequestAnswered(Event):
     """As the client calls itself: kubelet's probes are `kube-probe/X.Y`. Empty if it does not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckChanged(Event):
+class CheckChanged(NamedTuple):
     """A check fails that passed before, or the other way round; to pass at first is no news."""
 
     check: str
@@ -48,8 +40,7 @@ class CheckChanged(Event):
     """Why it fails; None if it passes again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListeningFailed(Event):
+class ListeningFailed(NamedTuple):
     """An address cannot be listened on; it is tried again until it can. Sent once per cause."""
 
     address: str
@@ -59,14 +50,17 @@ class ListeningFailed(Event):
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListeningStarted(Event):
+class ListeningStarted(NamedTuple):
     """An address is listened on, at once or after failures."""
 
     address: str
     """As the flag has it."""
     url: str
     """With the port that was really taken."""
+
+
+Event = RequestAnswered | CheckChanged | ListeningFailed | ListeningStarted
+"""Something that happened while health was served."""
 
 
 class Observer(Protocol):

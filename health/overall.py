@@ -6,7 +6,7 @@ How that is told over HTTP or gRPC is not here (`endpoints`, `grpc_health`).
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from health.checks import Check, CheckName, Examiner, Latest, Outcome
 from health.observer import Observer
@@ -14,8 +14,7 @@ from health.observer import Observer
 _STOP_GRACE_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Checks that are asked for together; all must pass."""
 
     name: str
@@ -39,8 +38,7 @@ LIVENESSPROBE_ENDPOINTS = (
 """Of the sidecar in the role of kubernetes-csi livenessprobe, which knows of no registration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(NamedTuple):
     """What an endpoint, or a single check, came to."""
 
     title: str

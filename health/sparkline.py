@@ -1,7 +1,7 @@
 """A row of bars that shows how long the latest calls took, as SVG to stand inside a page."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _HEIGHT = 32
 _STEP = 4
@@ -9,8 +9,7 @@ _LEAST_HEIGHT = 2.0
 """So that the quickest call can be seen beside the slowest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """One call."""
 
     seconds: float

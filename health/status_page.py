@@ -6,9 +6,10 @@ nothing from elsewhere, and all that is handed in is text, never markup.
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
+from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import quote
 
 from health.checks import Latest
@@ -48,8 +49,7 @@ class Tone(StrEnum):
     """Neither, or not known yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class Calls(NamedTuple):
     """The latest calls of one method."""
 
     method: str
@@ -59,8 +59,7 @@ class Calls:
     """Oldest first; the last `MAX_BARS` are shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverStatus:
+class DriverStatus(NamedTuple):
     """What the page says about one driver."""
 
     name: str
@@ -69,11 +68,11 @@ class DriverStatus:
     tone: Tone
     since: str
     """For how long it has been in that state, in words."""
-    problems: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, str] = MappingProxyType({})
     """What is wrong: where, and the text."""
     checks: Sequence[Latest] = ()
     calls: Sequence[Calls] = ()
-    details: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = MappingProxyType({})
     """Further lines, such as the driver's version: what it is, and the text."""
 
 

@@ -7,8 +7,8 @@ import errno
 import secrets
 import socket
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 HIDDEN_PREFIX = ".reg-"
 """Of names that kubelet ignores; what a killed process leaves under it, the next one sweeps."""
@@ -17,8 +17,7 @@ SOCKET_MODE = 0o600
 """Only our own user may connect; what wants to share more can have a TCP port."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """Proof that the socket at a path is the one we put there."""
 
     path: Path

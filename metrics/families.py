@@ -5,7 +5,7 @@ share is not here (`sidecar_histogram`), nor are process and interpreter (`proce
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
@@ -19,8 +19,7 @@ _Values = Iterable[tuple[dict[str, str], float]]
 """The labels that a driver's series have beside `driver_name`, each with its value."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverFamily:
+class DriverFamily(NamedTuple):
     """A family that has series for each driver; all carry the label `driver_name`."""
 
     name: str
@@ -205,8 +204,7 @@ def http_requests(counts: Mapping[tuple[str, str], int]) -> Metric:
     return family
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildInfo:
+class BuildInfo(NamedTuple):
     """Which build of this program runs."""
 
     version: str

@@ -5,7 +5,7 @@ prometheus.io, "Exposition formats", and the OpenMetrics specification.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from prometheus_client.metrics_core import Metric
 
@@ -18,8 +18,7 @@ _PROMETHEUS_SUFFIXES = {"counter": "_total", "info": "_info"}
 _PROMETHEUS_TYPES = {"info": "gauge", "stateset": "gauge", "unknown": "untyped"}
 
 
-@dataclass(frozen=True, slots=True)
-class TextFormat:
+class TextFormat(NamedTuple):
     """How an exposition is written."""
 
     content_type: str

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _CGROUPS = "/sys/fs/cgroup"
 _OWN_CGROUPS = "/proc/self/cgroup"
@@ -10,8 +10,7 @@ _MAX_BYTES = 8192
 _THROTTLED_PERIODS = "nr_throttled"
 
 
-@dataclass(frozen=True, slots=True)
-class Throttling:
+class Throttling(NamedTuple):
     """What the CPU limit has cost since the control group was made."""
 
     seconds: float

@@ -5,7 +5,7 @@ What follows for the registration is not here (`supervisor`).
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from registrar.backoff import jittered_backoff
 from registrar.driver_names import registration_socket_path
@@ -29,8 +29,7 @@ _GLANCE_SECONDS = 1.0
 """How soon a socket that appears, goes or changes is noticed."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdentifiedDriver:
+class IdentifiedDriver(NamedTuple):
     """A driver whose name is known and can be registered."""
 
     answer: DriverAnswer

@@ -9,9 +9,8 @@ import os
 import stat
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -49,8 +48,7 @@ _CHANNEL_OPTIONS = (
 _MAX_DETAIL_CHARACTERS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class DriverAnswer:
+class DriverAnswer(NamedTuple):
     """What a driver says of itself in GetPluginInfo."""
 
     name: str

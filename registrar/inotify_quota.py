@@ -6,16 +6,14 @@ as the same user.
 
 import errno
 import os
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _CREATE = 0x100  # inotify(7), IN_CREATE
 _LIMITS = "/proc/sys/fs/inotify"
 _ALL_USERS = ["0", "0", "4294967295"]  # user_namespaces(7), the map of the first namespace
 
 
-@dataclass(frozen=True, slots=True)
-class InotifyProblem:
+class InotifyProblem(NamedTuple):
     """inotify is used up for this process's user."""
 
     call: str

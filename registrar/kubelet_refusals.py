@@ -6,7 +6,7 @@ validation.
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from registrar.kubelet_root import shown
 
@@ -15,8 +15,7 @@ _MAX_QUOTED_CHARACTERS = 200
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     form: str
     """A regular expression that finds the kind in kubelet's text."""
     sentence: str

@@ -8,8 +8,8 @@ table tell its root, whatever `--root-dir` it was given and whatever the manifes
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+from typing import NamedTuple
 
 from registrar.mount_table import (
     MOUNTINFO_PATH,
@@ -67,8 +67,7 @@ _VERDICTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A folder as its file system knows it, which is what two mount namespaces have in common."""
 
     device: str
@@ -80,8 +79,7 @@ class Place:
         return f"{self.device} {shown(self.path)}"
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletRoot:
+class KubeletRoot(NamedTuple):
     """Where kubelet keeps its root, with the evidence."""
 
     place: Place
@@ -97,8 +95,7 @@ class KubeletRoot:
         return Place(self.place.device, path, self.place.file_system)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderReport:
+class FolderReport(NamedTuple):
     """What is known of the registration folder."""
 
     folder: str

@@ -5,7 +5,7 @@ see is gathered in `silence_evidence`, how it is said stands in `silence_words`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from registrar import silence_words
 from registrar.kubelet_root import Finding, FolderReport, Verdict, shown
@@ -16,8 +16,7 @@ MAX_DIAGNOSIS_CHARACTERS = 930
 """So that a readiness report, which cuts a reason at 1 KiB, has room for it and the state."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """Why kubelet is silent."""
 
     cause: SilenceCause

@@ -6,7 +6,7 @@ What a mount says about kubelet is not here (`kubelet_root`).
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MOUNTINFO_PATH = "/proc/self/mountinfo"
 
@@ -18,8 +18,7 @@ _DELETED = "//deleted"
 _FIELDS_BEFORE_OPTIONS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(NamedTuple):
     """One line of the table."""
 
     mount_id: int

@@ -4,9 +4,10 @@ The registrar neither logs nor measures: it notifies one observer, and the comma
 becomes of it. What an event *does* to a registration is not here (`registration`).
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from registrar.records import Record
 
 
 class State(StrEnum):
@@ -81,22 +82,19 @@ class SilenceCause(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Record):
     """Something that happened to the driver behind one `--csi-address`."""
 
     csi_address: str
     """The path of the driver's socket as this process sees it: known from the start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverEvent(Event):
     """An event of a driver whose name is known."""
 
     driver_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallFinished(Event):
     """A call to the driver ended, also one that failed before it reached the driver."""
 
@@ -109,14 +107,12 @@ class CallFinished(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeFinished(DriverEvent):
     """The driver's readiness was asked for."""
 
     result: ProbeResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CsiSocketSeen(Event):
     """The driver's socket was looked for at its path. Sent on change and at first."""
 
@@ -124,7 +120,6 @@ class CsiSocketSeen(Event):
     is_present: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverIdentified(DriverEvent):
     """The driver told its name, for the first time or another one than before."""
 
@@ -133,19 +128,16 @@ class DriverIdentified(DriverEvent):
     """Of the socket that will be published, as this process sees it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverForgotten(DriverEvent):
     """The driver goes by another name now; nothing will be said of the old one any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverAnswered(DriverEvent):
     """The driver answered GetPluginInfo under its known name."""
 
     vendor_version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverFailed(Event):
     """The driver could not be asked, or gave an answer that cannot be used."""
 
@@ -154,7 +146,6 @@ class DriverFailed(Event):
     """What happened, to which path or name, and what the operator can do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverRestarted(DriverEvent):
     """The driver's socket is another one than before, and the driver answers on it."""
 
@@ -162,7 +153,6 @@ class DriverRestarted(DriverEvent):
     """Whether GetPluginInfo's answer differs, so that kubelet is told once more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged(DriverEvent):
     """The registration went from one state to another."""
 
@@ -171,7 +161,6 @@ class StateChanged(DriverEvent):
     registration_socket_path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationSocketSeen(DriverEvent):
     """The registration socket was looked for. Sent on change and at first."""
 
@@ -179,14 +168,12 @@ class RegistrationSocketSeen(DriverEvent):
     """Whether a live socket for this driver is at the path: ours or a peer's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationBlocked(DriverEvent):
     """The socket cannot be published; it is tried again every second."""
 
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Announced(DriverEvent):
     """The socket's name appeared in the folder, so kubelet will call."""
 
@@ -194,12 +181,10 @@ class Announced(DriverEvent):
     registration_socket_path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GetInfoReceived(DriverEvent):
     """kubelet asked who is behind the socket, and was answered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictReceived(DriverEvent):
     """kubelet told what came of the registration."""
 
@@ -209,7 +194,6 @@ class VerdictReceived(DriverEvent):
     seconds_since_announcement: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletSilent(DriverEvent):
     """kubelet owes a call, or its verdict, for longer than it should take."""
 

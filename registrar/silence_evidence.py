@@ -5,7 +5,7 @@ What follows from it is not here (`kubelet_silence`), nor how it is said (`silen
 
 import itertools
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from registrar.cpu_throttling import Throttling, read_throttling
 from registrar.inotify_quota import InotifyProblem, inotify_problem, shares_quota_with_owner
@@ -27,8 +27,7 @@ _MAX_LISTED_NAMES = 8
 _MAX_NAME_CHARACTERS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletProbe:
+class KubeletProbe(NamedTuple):
     """kubelet's last HTTP probe of this process: the proof that it lived then."""
 
     version: str
@@ -36,8 +35,7 @@ class KubeletProbe:
     seconds_ago: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
+class Silence(NamedTuple):
     """What the registration itself knows of a kubelet that owes a call."""
 
     socket_path: str
@@ -82,8 +80,7 @@ class Silence:
         return ago is not None and ago <= BACK_OFF_LIMIT_SECONDS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What can be seen around the registration folder."""
 
     report: FolderReport

@@ -4,7 +4,7 @@ Which explanation fits is not here (`kubelet_silence`), nor what is done then (`
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from registrar.kubelet_silence import Diagnosis, diagnose
 from registrar.observer import AnnouncementReason, State
@@ -20,8 +20,7 @@ _LONGEST_PACE_SECONDS = 2.0
 """`note_pace` is called every second; with more than this in between, the process stood still."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SilenceReport:
+class SilenceReport(NamedTuple):
     """That kubelet is silent, for the observer."""
 
     silent_seconds: float

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from registrar.driver_watch import DriverWatch, IdentifiedDriver
 from registrar.errors import DriverError, PublicationError
@@ -24,8 +24,7 @@ _TICK_SECONDS = 1.0
 """How often the socket is looked at (R02)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(NamedTuple):
     """Where one driver's registration stands, at one moment."""
 
     csi_address: str

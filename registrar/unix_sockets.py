@@ -6,13 +6,12 @@ import os
 import socket
 import stat
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _UCRED = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
 
 
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
+class FileIdentity(NamedTuple):
     """Which file is at a path: equal means the same file, untouched since."""
 
     device: int

@@ -7,7 +7,7 @@ import os
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -293,7 +293,7 @@ async def test_a_request_that_comes_byte_by_byte_is_closed_in_time() -> None:
 
 async def test_a_connection_that_is_kept_alive_serves_many_requests_and_is_then_closed() -> None:
     """Idle time is counted from the last answer, dripping or not; bytes from there, too."""
-    async with serving(replace(HASTY, max_request_bytes=2 * len(KEPT))) as server:
+    async with serving(HASTY._replace(max_request_bytes=2 * len(KEPT))) as server:
         silent, slow = await server.connect(), await server.connect()
         for client in (silent, slow):
             for _ in range(3):
@@ -351,7 +351,7 @@ async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
 
 async def test_a_body_that_nobody_asked_for_ends_the_connection() -> None:
     """The answer comes at once; the rest is not waited for longer than a moment."""
-    async with serving(replace(PATIENT, linger_seconds=0.1)) as server:
+    async with serving(PATIENT._replace(linger_seconds=0.1)) as server:
         answer = await server.ask(
             b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\nabc"
         )

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from health.status_page import MAX_BARS
 from registrar.observer import (
@@ -20,8 +21,7 @@ from registrar.observer import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call to a driver."""
 
     at: float

@@ -191,6 +191,7 @@ FLEET_OF_ONE: Table = {
         exactly(ROW, {row("rejected"): CODES["rejected"]}),
         exactly(ROW, {row("rejected"): NO}),
     ],
+    "Refusals by kubelet": [at_times("driver_name", [BLOCK], POSITIVE)],
     "Registration sockets as kubelet sees them": [number(of(1)), nothing],
 }
 

@@ -14,7 +14,7 @@ NPM_READY := tests/screenshots/node_modules/.package-lock.json
 E2E := tests/test_alertmanager.py tests/test_fleet_queries.py tests/test_screenshots.py
 BROWSER := chromium fonts-dejavu-core
 .PHONY: help demo test test-all e2e image-test check format generate proto lock sbom audit bench \
-	fleet-bench swap chaos soak screenshots clean
+	fleet fleet-bench swap chaos soak screenshots clean
 
 help: ## list these targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,10 @@ audit: $(READY) ## ask PyPI for known vulnerabilities of what the image holds
 bench: $(READY) ## measure start, memory, CPU and latency (BENCH="--runs 3 --idle 10"; GO_REGISTRAR=... to compare)
 	$(BIN)/python -m compileall -q cmd health metrics proto registrar $(VENV)/lib
 	PYTHONPATH=tests $(BIN)/python tests/bench.py $(BENCH)
+
+fleet: $(READY) ## run a small fleet, broken in many ways, and its Prometheus, to look at
+	CI=true .ci/debian-packages prometheus
+	PYTHONPATH=tests $(BIN)/python tests/fleet.py
 
 fleet-bench: $(READY) ## ask every question of the fleet's dashboard about 500 nodes
 	CI=true .ci/debian-packages prometheus

@@ -14,7 +14,7 @@ class Record:
     _fields: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        cls._fields = (*cls._fields, *vars(cls).get("__annotations__", ()))
+        cls._fields = (*cls._fields, *cls.__annotations__)
 
     def __init__(self, **values: object) -> None:
         """Take a value for each field that has no default.

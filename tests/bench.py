@@ -88,6 +88,7 @@ def main() -> int:
     parser.add_argument("--idle", type=float, default=60, help="seconds of idleness to measure")
     parser.add_argument("--json", type=Path, help=f"write the medians there ({COMMITTED.name})")
     arguments = parser.parse_args()
+    os.environ["GRPC_VERBOSITY"] = "NONE"  # the table is all that is to be seen
     before = json.loads(COMMITTED.read_text(encoding="utf-8")) if COMMITTED.exists() else {}
     heads = f"{'':<50}{'median':>9}       {'spread':>18}   {'budget':<18}{'last time':>9}"
     sys.stdout.write(f"{machine()}\n{heads}\n")

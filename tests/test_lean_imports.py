@@ -26,9 +26,9 @@ def last_words(*lines: str) -> str:
     script = "\n".join(
         (
             "import sys",
-            "from csi_node_driver_registrar.lean_imports import prepare_lean_imports",
-            "prepare_lean_imports()",
-            *lines,
+            "from csi_node_driver_registrar.lean_imports import importing_leanly",
+            "with importing_leanly():",
+            *(f"    {line}" for line in lines),
         )
     )
     done = subprocess.run(
@@ -84,12 +84,29 @@ def test_whoever_needs_what_is_left_out_gets_it(use: str, result: str) -> None:
     assert last_words(use) == result
 
 
+def test_garbage_is_collected_again_after_the_imports() -> None:
+    assert last_words("import gc; print(gc.isenabled())") == "False"
+    script = (
+        "import gc\n"
+        "from csi_node_driver_registrar.lean_imports import importing_leanly\n"
+        "try:\n"
+        "    with importing_leanly():\n"
+        "        import nonexistent\n"
+        "except ImportError:\n"
+        "    print(gc.isenabled())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "True"
+
+
 def test_what_is_loaded_already_stays_as_it_is() -> None:
     script = (
         "import aiohttp, ssl, sys\n"
-        "from csi_node_driver_registrar.lean_imports import prepare_lean_imports\n"
-        "prepare_lean_imports()\n"
-        "import aiohttp as again\n"
+        "from csi_node_driver_registrar.lean_imports import importing_leanly\n"
+        "with importing_leanly():\n"
+        "    import aiohttp as again\n"
         "print(again is aiohttp and sys.modules['ssl'] is ssl and bool(again.ClientSession))"
     )
     done = subprocess.run(

@@ -65,9 +65,12 @@ def _registrar(arguments: Sequence[str]) -> int:
 
     config = _parsed(parse_registrar, arguments, _registrar_usage)
 
-    _prepare_libraries()
-    from csi_node_driver_registrar.process import leave, run_to_exit_status
-    from csi_node_driver_registrar.registrar_run import run_registrar
+    from csi_node_driver_registrar.lean_imports import importing_leanly
+
+    _prepare_grpc()
+    with importing_leanly():
+        from csi_node_driver_registrar.process import leave, run_to_exit_status
+        from csi_node_driver_registrar.registrar_run import run_registrar
 
     return leave(
         run_to_exit_status(
@@ -95,9 +98,12 @@ def _livenessprobe(arguments: Sequence[str]) -> int:
 
     config = _parsed(parse_livenessprobe, arguments, _livenessprobe_usage)
 
-    _prepare_libraries()
-    from csi_node_driver_registrar.livenessprobe_run import run_livenessprobe
-    from csi_node_driver_registrar.process import leave, run_to_exit_status
+    from csi_node_driver_registrar.lean_imports import importing_leanly
+
+    _prepare_grpc()
+    with importing_leanly():
+        from csi_node_driver_registrar.livenessprobe_run import run_livenessprobe
+        from csi_node_driver_registrar.process import leave, run_to_exit_status
 
     return leave(
         run_to_exit_status(
@@ -106,13 +112,10 @@ def _livenessprobe(arguments: Sequence[str]) -> int:
     )
 
 
-def _prepare_libraries() -> None:
-    """Set what the libraries look at when they are loaded."""
+def _prepare_grpc() -> None:
+    """Set what gRPC's library reads from the environment when it is loaded."""
     import os
 
-    from csi_node_driver_registrar.lean_imports import prepare_lean_imports
-
-    prepare_lean_imports()
     # Nothing here forks, and being ready for it costs threads that wake up several times a second.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     # Its own lines know nothing of the log's format; what they tell is told with the errors.

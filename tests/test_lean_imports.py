@@ -21,21 +21,26 @@ UNUSED = [
 ]
 
 
-def last_words(*lines: str) -> str:
-    """Run a script that has prepared its imports as the command does; return its last line."""
-    script = "\n".join(
-        (
-            "import sys",
-            "from csi_node_driver_registrar.lean_imports import importing_leanly",
-            "with importing_leanly():",
-            *(f"    {line}" for line in lines),
-        )
-    )
+def said(*lines: str) -> str:
+    """Run a script; return its last line."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert not done.stderr
     return done.stdout.splitlines()[-1]
+
+
+def last_words(*lines: str) -> str:
+    """Run a script whose imports are made as the command makes its own; return its last line."""
+    return said(
+        "import sys",
+        "from csi_node_driver_registrar.lean_imports import importing_leanly",
+        "with importing_leanly():",
+        *(f"    {line}" for line in lines),
+    )
 
 
 @pytest.mark.parametrize("role", ["registrar_run", "livenessprobe_run"])
@@ -49,14 +54,11 @@ def test_both_roles_load_nothing_that_they_do_not_use(role: str) -> None:
 
 def test_without_the_preparation_all_of_it_is_loaded() -> None:
     """Or else the list above names what no library loads any more."""
-    script = (
-        "import sys, csi_node_driver_registrar.registrar_run, aiohttp, prometheus_client\n"
-        f"print([name for name in {UNUSED} if name not in sys.modules])"
+    missing = said(
+        "import sys, csi_node_driver_registrar.registrar_run, aiohttp, prometheus_client",
+        f"print([name for name in {UNUSED} if name not in sys.modules])",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "['aiohttp.web']"
+    assert missing == "['aiohttp.web']"
 
 
 @pytest.mark.parametrize(
@@ -86,30 +88,24 @@ def test_whoever_needs_what_is_left_out_gets_it(use: str, result: str) -> None:
 
 def test_garbage_is_collected_again_after_the_imports() -> None:
     assert last_words("import gc; print(gc.isenabled())") == "False"
-    script = (
-        "import gc\n"
-        "from csi_node_driver_registrar.lean_imports import importing_leanly\n"
-        "try:\n"
-        "    with importing_leanly():\n"
-        "        import nonexistent\n"
-        "except ImportError:\n"
-        "    print(gc.isenabled())"
+    afterwards = said(
+        "import gc",
+        "from csi_node_driver_registrar.lean_imports import importing_leanly",
+        "try:",
+        "    with importing_leanly():",
+        "        import nonexistent",
+        "except ImportError:",
+        "    print(gc.isenabled())",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "True"
+    assert afterwards == "True"
 
 
 def test_what_is_loaded_already_stays_as_it_is() -> None:
-    script = (
-        "import aiohttp, ssl, sys\n"
-        "from csi_node_driver_registrar.lean_imports import importing_leanly\n"
-        "with importing_leanly():\n"
-        "    import aiohttp as again\n"
-        "print(again is aiohttp and sys.modules['ssl'] is ssl and bool(again.ClientSession))"
+    stays = said(
+        "import aiohttp, ssl, sys",
+        "from csi_node_driver_registrar.lean_imports import importing_leanly",
+        "with importing_leanly():",
+        "    import aiohttp as again",
+        "print(again is aiohttp and sys.modules['ssl'] is ssl and bool(again.ClientSession))",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "True"
+    assert stays == "True"

@@ -3,6 +3,7 @@
 Each in a process of its own, since what a process has loaded it does not forget.
 """
 
+import os
 import subprocess
 import sys
 
@@ -22,9 +23,10 @@ UNUSED = [
 
 
 def said(*lines: str) -> str:
-    """Run a script; return its last line."""
+    """Run a script, without coverage's own imports; return its last line."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", "\n".join(lines)],
+        env={name: value for name, value in os.environ.items() if "COVERAGE" not in name},
         capture_output=True,
         text=True,
         check=False,

@@ -186,7 +186,7 @@ async def _bind_tcp(address: TcpAddress, servicer: HealthServicer) -> Bound:
     async with _starting(servicer) as (server, held):
         for name in names:
             _add_port(server, written_as_target(name))
-        await server.start()
+        await _start_undisturbed(server)
         url = written_as_target(names[0])
         return Bound(url=url, close=held.pop_all().aclose, port=names[0][1])
 
@@ -197,7 +197,7 @@ async def _bind_unix(address: UnixAddress, servicer: HealthServicer) -> Bound:
     hidden = hidden_path(path)
     async with _starting(servicer) as (server, held):
         _add_port(server, f"unix:{hidden}")
-        await server.start()
+        await _start_undisturbed(server)
         claimed = claim(path, hidden)
         held.callback(claimed.release)
         close = held.pop_all().aclose
@@ -214,6 +214,16 @@ async def _starting(
         held.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         servicer.add_to(server)
         yield server, held
+
+
+async def _start_undisturbed(server: grpc.aio.Server) -> None:
+    """Start a server; a cancellation waits until then, or `stop` would raise InvalidStateError."""
+    starting = asyncio.create_task(server.start(), name="start of the gRPC health server")
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await starting
+        raise
 
 
 def _add_port(server: grpc.aio.Server, target: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import grpc.aio
 
+from registrar.grpc_library import start_undisturbed
 from registrar.registration_socket import Holder, RegistrationSocket
 from registrar.unix_sockets import grpc_target
 
@@ -101,7 +102,7 @@ class Publication:
         except RuntimeError as error:
             raise self.socket.explain_bind_failure(hidden_path) from error
         try:
-            await server.start()
+            await start_undisturbed(server)
         except BaseException:
             await server.stop(None)
             raise

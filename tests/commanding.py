@@ -73,18 +73,32 @@ class RunningCommand:
         return int(line.split()[1]) * 1024
 
     async def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
-        """Send a signal; return the exit status and how many seconds it took."""
+        """Send a signal; return the exit status and how many seconds it took.
+
+        Raises:
+            TimeoutError: if it goes on for ten seconds; with its log, and where each thread was.
+        """
         begun = time.monotonic()
         self.process.send_signal(number)
-        status = await asyncio.wait_for(self.process.wait(), 10)
+        try:
+            status = await asyncio.wait_for(self.process.wait(), 10)
+        except TimeoutError as error:
+            self.process.send_signal(signal.SIGABRT)
+            await self.process.wait()
+            await asyncio.sleep(0.5)
+            raise TimeoutError(f"it did not end within 10 s:\n{self.log}") from error
         return status, time.monotonic() - begun
+
+
+# The second has a command say where each of its threads was, if it has to be aborted.
+_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 
 
 @asynccontextmanager
 async def running(*command: str) -> AsyncIterator[RunningCommand]:
     """Run a command while the block runs; kill it if it is still there at the end."""
     process = await asyncio.create_subprocess_exec(
-        *command, stderr=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        *command, stderr=asyncio.subprocess.PIPE, env={**os.environ, **_ENVIRONMENT}
     )
     command_run = RunningCommand(process)
     reader = asyncio.create_task(command_run.read(), name="stderr reader")

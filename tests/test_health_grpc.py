@@ -613,3 +613,24 @@ async def test_what_is_no_socket_is_left_alone(folder: Path) -> None:
         assert not listener.is_up
     assert path.read_text() == "precious"
     assert [one.name for one in folder.iterdir()] == ["h.sock"]
+
+
+@pytest.mark.parametrize("rounds", [*range(1, 12), 50, 200])
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+async def test_a_cancellation_while_it_starts_leaves_nothing_and_says_nothing_else(
+    folder: Path, rounds: int, kind: str
+) -> None:
+    address = f"unix://{folder}/grpc.sock" if kind == "unix" else "127.0.0.1:0"
+    driver = Driver()
+
+    async def live() -> None:
+        async with servicer_of(driver) as (_, servicer), serving(driver, servicer, address):
+            await asyncio.sleep(10)
+
+    life = asyncio.create_task(live(), name="life")
+    for _ in range(rounds):  # of the event loop
+        await asyncio.sleep(0)
+    life.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await life
+    assert [*folder.iterdir()] == []

@@ -1,5 +1,6 @@
 """Publishing when the folder does not take it: nothing half-done stays, nothing live is lost."""
 
+import asyncio
 import os
 import stat
 
@@ -80,3 +81,26 @@ async def test_a_failed_publication_leaves_the_live_one_alone(folder: str) -> No
 
 async def test_withdrawing_what_was_never_published_is_no_trouble(folder: str) -> None:
     await new_publication(f"{folder}/gone").withdraw()
+
+
+@pytest.mark.parametrize("rounds", [*range(1, 12), 50, 200])
+async def test_a_cancellation_at_any_moment_leaves_nothing_and_says_nothing_else(
+    folder: str, rounds: int
+) -> None:
+    """While gRPC starts a server, too: after that it cannot be stopped in order."""
+    publication = new_publication(folder)
+
+    async def live() -> None:
+        try:
+            await publication.publish(lambda: None)
+            await asyncio.sleep(10)
+        finally:
+            await publication.withdraw()
+
+    life = asyncio.create_task(live(), name="life")
+    for _ in range(rounds):  # of the event loop
+        await asyncio.sleep(0)
+    life.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await life
+    assert os.listdir(folder) == []

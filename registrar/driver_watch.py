@@ -20,6 +20,7 @@ from registrar.observer import (
     DriverRestarted,
     Observer,
 )
+from registrar.pauses import pause, seconds_to_next_tick
 from registrar.unix_sockets import FileIdentity
 
 _RETRY_FIRST_SECONDS = 0.1
@@ -65,12 +66,22 @@ class DriverWatch:
         self._failures = 0
         self._has_socket: bool | None = None
         self._answered_on: tuple[FileIdentity | None, int] | None = None
+        self._look_soon = asyncio.Event()
 
     async def run(self) -> None:
         """Watch the driver until cancelled."""
         while True:
             await self.look()
             await self._wait_for_a_reason_to_look()
+
+    def look_soon(self) -> None:
+        """Bring the next look forward, if most of the interval is over: it has just answered.
+
+        A health probe asked it. To look in the same moment, and not at one of its own, wakes up
+        gRPC's threads once and not twice: 12 instead of 16 times a second where kubelet probes
+        every ten seconds.
+        """
+        self._look_soon.set()
 
     async def look(self) -> None:
         """Ask the driver once who it is and whether it is ready; failures are kept, not raised."""
@@ -89,15 +100,20 @@ class DriverWatch:
             return
 
     async def _wait_for_a_reason_to_look(self) -> None:
-        seen = self._client.socket_identity()
-        remaining = self._pause_seconds()
-        while remaining > 0:
-            pause = min(remaining, _GLANCE_SECONDS)
-            await asyncio.sleep(pause)
-            remaining -= pause
-            self._glance_at_socket()
+        clock = asyncio.get_running_loop().time
+        seen, whole_seconds = self._client.socket_identity(), self._pause_seconds()
+        ends = clock() + whole_seconds
+        self._look_soon.clear()
+        while (remaining := ends - clock()) > 0:
+            glance = seconds_to_next_tick(_GLANCE_SECONDS)
+            is_welcome = await pause(self._look_soon, min(remaining, glance))
+            self._look_soon.clear()
+            is_soon = ends - clock() < whole_seconds / 2
+            if is_welcome and (is_soon or self.problem is not None):
+                return
+            found = self._glance_at_socket()
             has_lost_connection = self.problem is None and not self._client.is_connected
-            if has_lost_connection or self._client.socket_identity() != seen:
+            if has_lost_connection or found != seen:
                 return
 
     def _pause_seconds(self) -> float:
@@ -107,8 +123,9 @@ class DriverWatch:
             self._failures, first_seconds=_RETRY_FIRST_SECONDS, limit_seconds=_RETRY_LIMIT_SECONDS
         )
 
-    def _glance_at_socket(self) -> None:
-        has_socket = self._client.socket_identity() is not None
+    def _glance_at_socket(self) -> FileIdentity | None:
+        found = self._client.socket_identity()
+        has_socket = found is not None
         if has_socket is not self._has_socket:
             self._has_socket = has_socket
             self._observer.notify(
@@ -118,6 +135,7 @@ class DriverWatch:
                     is_present=has_socket,
                 )
             )
+        return found
 
     def _failed(self, problem: str) -> None:
         self._failures += 1

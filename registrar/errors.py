@@ -2,7 +2,8 @@
 
 RegistrarError
 ├── DriverError             the driver cannot be asked, or its answer cannot be used
-│   └── DriverNameError     its name cannot become a registration
+│   ├── DriverNameError     its name cannot become a registration
+│   └── DriverTimeoutError  it did not answer in time
 ├── PublicationError        the registration socket cannot be put into the folder, for now
 └── RegistrationRefused     kubelet said no, and the operator chose to stop then
 """
@@ -18,6 +19,10 @@ class DriverError(RegistrarError):
 
 class DriverNameError(DriverError):
     """The driver's name would be refused by the API server, or by the file system."""
+
+
+class DriverTimeoutError(DriverError):
+    """The driver was reached, and did not answer within the limit of the call."""
 
 
 class PublicationError(RegistrarError):

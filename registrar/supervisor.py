@@ -5,7 +5,6 @@ never delays kubelet. Several drivers are several supervisors.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from registrar.driver_watch import DriverWatch, IdentifiedDriver
 from registrar.errors import DriverError, PublicationError
 from registrar.identity_client import IdentityClient
 from registrar.observer import AnnouncementReason, Observer, State
+from registrar.pauses import pause, seconds_to_next_tick
 from registrar.publication import AddServices
 from registrar.registration import MIN_SECONDS_BETWEEN_ANNOUNCEMENTS
 from registrar.registration_keeper import RegistrationKeeper
@@ -129,6 +129,7 @@ class Supervisor:
             DriverError: if it does not answer, or under another name than it is registered by.
         """
         answer = await self._client.get_plugin_info(timeout_seconds=timeout_seconds)
+        self._watch.look_soon()
         known = self._watch.driver
         if known is None:
             raise DriverError(self._watch.problem or "the driver's name is not known yet")
@@ -160,25 +161,22 @@ class Supervisor:
             while True:
                 self._wake.clear()
                 await self._tick()
-                # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that comes at
-                # the moment of the event.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause_seconds()):
-                        await self._wake.wait()
+                await pause(self._wake, self._pause_seconds())
         finally:
             if self._current is not None:
                 await self._current.withdraw()
 
     def _pause_seconds(self) -> float:
-        """Return the time to the next tick: a second, or to the moment of the next announcement.
+        """Return the time to the next tick, or to the moment of the next announcement before it.
 
         Without the latter a socket lost right after it was announced would be missed for three
         seconds instead of two.
         """
+        tick = seconds_to_next_tick(_TICK_SECONDS)
         if self._current is None:
-            return _TICK_SECONDS
+            return tick
         until_allowed = self._current.registration.seconds_until_allowed(self._clock())
-        return min(_TICK_SECONDS, until_allowed) or _TICK_SECONDS
+        return min(tick, until_allowed) or tick
 
     async def _tick(self) -> None:
         driver = self._watch.driver

@@ -41,7 +41,9 @@ class _Node(csi_pb2_grpc.NodeServicer):
 
 
 async def _serve(path: str, name: str) -> None:
-    server = grpc.aio.server()
+    # As gRPC's Go library, in which drivers are written, it pings together with its answers only,
+    # and not once more half a second later.
+    server = grpc.aio.server(options=[("grpc.http2.bdp_probe", 0)])
     csi_pb2_grpc.add_IdentityServicer_to_server(_Identity(name), server)
     csi_pb2_grpc.add_NodeServicer_to_server(_Node(), server)
     server.add_insecure_port(grpc_target(path))

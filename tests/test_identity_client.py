@@ -12,7 +12,7 @@ import pytest
 from observing import RecordingObserver
 
 from csi_registration_simulator.driver import CallError, SimulatedDriver
-from registrar.errors import DriverError
+from registrar.errors import DriverError, DriverTimeoutError
 from registrar.identity_client import DriverAnswer, IdentityClient, go_code_name
 from registrar.observer import CallFinished, ProbeFinished, ProbeResult
 
@@ -139,6 +139,37 @@ async def test_a_call_may_have_a_limit_of_its_own(
         await client.probe(timeout_seconds=0.1)
 
 
+async def test_a_driver_is_told_that_its_time_is_over_and_its_deadline_is_later(
+    folder: str, client: IdentityClient
+) -> None:
+    """GRPC's own deadline is for a driver that cannot be told: a short one costs wake-ups."""
+    given_up = asyncio.Event()
+    deadlines = []
+
+    async def hang(_request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        deadlines.append(context.time_remaining())
+        try:
+            await asyncio.sleep(20)
+        finally:
+            given_up.set()
+        return b""
+
+    server = grpc.aio.server()
+    server.add_registered_method_handlers(
+        "csi.v1.Identity", {"Probe": grpc.unary_unary_rpc_method_handler(hang)}
+    )
+    server.add_insecure_port(f"unix:{folder}/csi.sock")
+    await server.start()
+    try:
+        with pytest.raises(DriverTimeoutError, match=r"did not answer Probe within 0\.5 s"):
+            await client.probe()
+        async with asyncio.timeout(1):
+            await given_up.wait()
+    finally:
+        await server.stop(None)
+    assert deadlines == [pytest.approx(30.5, abs=1.0)]
+
+
 async def test_a_slow_driver_keeps_its_connection(
     driver: SimulatedDriver, client: IdentityClient
 ) -> None:
@@ -159,6 +190,17 @@ async def test_who_does_not_implement_the_call_may_be_no_driver_at_all(
     await driver.start()
     with pytest.raises(DriverError, match=r"does not implement csi\.v1\.Identity/GetPluginInfo"):
         await client.get_plugin_info()
+
+
+async def test_a_deadline_of_the_drivers_own_is_not_taken_for_ours(
+    driver: SimulatedDriver, client: IdentityClient, observer: RecordingObserver
+) -> None:
+    late = CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer from the storage")
+    driver.errors["Probe"] = late
+    await driver.start()
+    with pytest.raises(DriverError, match=r"failed Probe with DeadlineExceeded: no answer from"):
+        await client.probe()
+    assert [probe.result for probe in observer.of(ProbeFinished)] == [ProbeResult.ERROR]
 
 
 async def test_a_drivers_own_error_is_quoted_and_cut(

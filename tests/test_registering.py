@@ -7,11 +7,12 @@ import resource
 import stat
 from contextlib import suppress
 
+import grpc
 import pytest
 from observing import RecordingObserver
 from supervising import supervising
 
-from csi_registration_simulator.driver import DriverStarted, SimulatedDriver
+from csi_registration_simulator.driver import CallError, DriverStarted, SimulatedDriver
 from csi_registration_simulator.kubelet import SimulatedKubelet
 from csi_registration_simulator.kubelet_records import (
     Deregistered,
@@ -34,6 +35,7 @@ from registrar.observer import (
     DriverIdentified,
     DriverRestarted,
     KubeletSilent,
+    ProbeFinished,
     RegistrationBlocked,
     State,
     StateChanged,
@@ -500,6 +502,40 @@ async def test_a_connection_that_breaks_is_noticed_long_before_the_next_look(
         await driver.crash()
         await observer.wait_for(DriverFailed, timeout_seconds=3)
         assert supervisor.status.driver_problem is not None
+
+
+async def test_a_health_check_brings_the_next_look_forward_if_most_of_the_interval_is_over(
+    driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
+) -> None:
+    os.mkdir(settings.registration_folder)
+    settings = dataclasses.replace(settings, monitor_interval_seconds=8.0)
+    await driver.start()
+    async with supervising(settings, observer) as supervisor:
+        await observer.wait_for(Announced)
+        for _ in range(3):  # a prober in a hurry has the driver looked at no more often
+            await supervisor.check_driver()
+            await asyncio.sleep(0.2)
+        assert len(observer.of(ProbeFinished)) == 1
+        await asyncio.sleep(4.0)
+        before = len(observer.events)
+        await supervisor.check_driver()
+        await observer.wait_for(ProbeFinished, after=before, timeout_seconds=1)
+
+
+async def test_a_health_check_that_a_driver_answers_again_has_it_looked_at_at_once(
+    driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
+) -> None:
+    """A driver that failed often is looked at every five seconds only."""
+    os.mkdir(settings.registration_folder)
+    await driver.start()
+    driver.errors["GetPluginInfo"] = CallError(grpc.StatusCode.INTERNAL, "not yet")
+    async with supervising(settings, observer) as supervisor:
+        for _ in range(6):  # the next pause takes over 2.5 s
+            await observer.wait_for(DriverFailed, after=len(observer.events))
+        driver.errors.clear()
+        with pytest.raises(DriverError):  # the name is not known yet
+            await supervisor.check_driver()
+        await observer.wait_for(DriverIdentified, timeout_seconds=1)
 
 
 async def test_a_request_announces_on_the_same_listener(

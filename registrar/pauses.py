@@ -1,0 +1,25 @@
+"""Pauses that end early for an event, and at moments that the tasks of a process share."""
+
+import asyncio
+import contextlib
+import math
+
+
+def seconds_to_next_tick(tick_seconds: float) -> float:
+    """Return the time to the next multiple of `tick_seconds` on the event loop's clock.
+
+    Tasks that pause like this wake up together, which is one waking of the process instead of one
+    for each. The result is above 0 and at most `tick_seconds`.
+    """
+    now = asyncio.get_running_loop().time()
+    return (math.floor(now / tick_seconds) + 1) * tick_seconds - now
+
+
+async def pause(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event, but no longer than this; return whether it is set."""
+    # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that comes at the moment of
+    # the event.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,7 @@ async def _bind_tcp(address: TcpAddress, servicer: HealthServicer) -> Bound:
     async with _starting(servicer) as (server, held):
         for name in names:
             _add_port(server, written_as_target(name))
-        await _start_undisturbed(server)
+        await _to_its_end(server.start())
         url = written_as_target(names[0])
         return Bound(url=url, close=held.pop_all().aclose, port=names[0][1])
 
@@ -197,7 +197,7 @@ async def _bind_unix(address: UnixAddress, servicer: HealthServicer) -> Bound:
     hidden = hidden_path(path)
     async with _starting(servicer) as (server, held):
         _add_port(server, f"unix:{hidden}")
-        await _start_undisturbed(server)
+        await _to_its_end(server.start())
         claimed = claim(path, hidden)
         held.callback(claimed.release)
         close = held.pop_all().aclose
@@ -211,19 +211,24 @@ async def _starting(
     """Make a server that is stopped after the block, unless the block takes over its stack."""
     async with AsyncExitStack() as held:
         server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MAX_CALLS)
-        held.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
+        held.push_async_callback(lambda: _to_its_end(server.stop(_STOP_GRACE_SECONDS)))
         servicer.add_to(server)
         yield server, held
 
 
-async def _start_undisturbed(server: grpc.aio.Server) -> None:
-    """Start a server; a cancellation waits until then, or `stop` would raise InvalidStateError."""
-    starting = asyncio.create_task(server.start(), name="start of the gRPC health server")
+async def _to_its_end(step: Coroutine[object, object, None]) -> None:
+    """Let a server start or stop; a cancellation waits until then.
+
+    Otherwise `stop` raises InvalidStateError after a start that was cancelled, and before Python
+    3.12 it loses a cancellation itself.
+    """
+    task = asyncio.create_task(step, name="start or stop of the gRPC health server")
     try:
-        await asyncio.shield(starting)
+        await asyncio.wait({task})
     except asyncio.CancelledError:
-        await starting
+        await asyncio.wait({task})
         raise
+    task.result()
 
 
 def _add_port(server: grpc.aio.Server, target: str) -> None:

@@ -1,7 +1,7 @@
-"""What gRPC's library needs from whoever uses it: to be kept initialised, and to start in peace."""
+"""What gRPC's library needs from whoever uses it: to stay initialised, and no cancellation."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
 import grpc.aio
@@ -18,15 +18,22 @@ async def keeping_grpc_initialised() -> AsyncIterator[None]:
         yield
 
 
-async def start_undisturbed(server: grpc.aio.Server) -> None:
-    """Start a server; a cancellation is obeyed when it has started, and it can be stopped then.
+async def to_its_end(
+    step: Coroutine[object, object, None], *, patience_seconds: float | None = None
+) -> None:
+    """Let a server start or stop; a cancellation is obeyed when that is over.
 
-    A server whose start was cancelled cannot be stopped in order: `stop` raises InvalidStateError,
-    and the socket's file stays.
+    gRPC does not take one well: a server whose start was cancelled cannot be stopped any more
+    (InvalidStateError), and before Python 3.12 `Server.stop` with a grace period loses one that
+    comes when it is done, so that the task that was cancelled goes on for ever.
+
+    A step that takes longer than `patience_seconds` is left to itself.
     """
-    starting = asyncio.create_task(server.start(), name="start of a gRPC server")
+    task = asyncio.create_task(step, name="start or stop of a gRPC server")
     try:
-        await asyncio.shield(starting)
+        await asyncio.wait({task}, timeout=patience_seconds)
     except asyncio.CancelledError:
-        await starting
+        await asyncio.wait({task}, timeout=patience_seconds)
         raise
+    if task.done():
+        task.result()

@@ -1,12 +1,10 @@
 """One driver name's presence in the registration folder: a gRPC server and its socket file."""
 
-import asyncio
-import contextlib
 from collections.abc import Callable
 
 import grpc.aio
 
-from registrar.grpc_library import start_undisturbed
+from registrar.grpc_library import to_its_end
 from registrar.registration_socket import Holder, RegistrationSocket
 from registrar.unix_sockets import grpc_target
 
@@ -58,7 +56,7 @@ class Publication:
         try:
             self.socket.publish(hidden_path)
         except BaseException:
-            await server.stop(None)  # this removes the hidden file, too
+            await to_its_end(server.stop(None))  # this removes the hidden file, too
             raise
         replaced, self._server = self._server, server
         on_published()
@@ -102,16 +100,13 @@ class Publication:
         except RuntimeError as error:
             raise self.socket.explain_bind_failure(hidden_path) from error
         try:
-            await start_undisturbed(server)
+            await to_its_end(server.start())
         except BaseException:
-            await server.stop(None)
+            await to_its_end(server.stop(None))
             raise
         return server
 
 
 async def _stop(server: grpc.aio.Server | None) -> None:
-    if server is None:
-        return
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(2 * _GRACE_SECONDS):
-            await server.stop(_GRACE_SECONDS)
+    if server is not None:
+        await to_its_end(server.stop(_GRACE_SECONDS), patience_seconds=2 * _GRACE_SECONDS)

@@ -104,3 +104,21 @@ async def test_a_cancellation_at_any_moment_leaves_nothing_and_says_nothing_else
     with pytest.raises(asyncio.CancelledError):
         await life
     assert os.listdir(folder) == []
+
+
+async def test_a_cancellation_while_it_stands_by_is_obeyed(folder: str) -> None:
+    """As when an old instance is ended just when it sees its successor: it must not go on."""
+
+    async def stand_by(publication: Publication) -> None:
+        await publication.stand_by()
+        await asyncio.sleep(10)
+
+    for rounds in range(1, 400):  # of the event loop: one is the moment when the server has stopped
+        publication = new_publication(folder)
+        await publication.publish(lambda: None)
+        standing_by = asyncio.create_task(stand_by(publication), name="stand by")
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        standing_by.cancel()
+        await asyncio.wait({standing_by}, timeout=2)
+        assert standing_by.cancelled(), rounds

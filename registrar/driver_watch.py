@@ -67,6 +67,7 @@ class DriverWatch:
         self._has_socket: bool | None = None
         self._answered_on: tuple[FileIdentity | None, int] | None = None
         self._look_soon = asyncio.Event()
+        self._half_time = 0.0
 
     async def run(self) -> None:
         """Watch the driver until cancelled."""
@@ -81,7 +82,8 @@ class DriverWatch:
         gRPC's threads once and not twice: 12 instead of 16 times a second where kubelet probes
         every ten seconds.
         """
-        self._look_soon.set()
+        if self.problem is not None or asyncio.get_running_loop().time() > self._half_time:
+            self._look_soon.set()
 
     async def look(self) -> None:
         """Ask the driver once who it is and whether it is ready; failures are kept, not raised."""
@@ -103,13 +105,11 @@ class DriverWatch:
         clock = asyncio.get_running_loop().time
         seen, whole_seconds = self._client.socket_identity(), self._pause_seconds()
         ends = clock() + whole_seconds
+        self._half_time = ends - whole_seconds / 2
         self._look_soon.clear()
         while (remaining := ends - clock()) > 0:
             glance = seconds_to_next_tick(_GLANCE_SECONDS)
-            is_welcome = await pause(self._look_soon, min(remaining, glance))
-            self._look_soon.clear()
-            is_soon = ends - clock() < whole_seconds / 2
-            if is_welcome and (is_soon or self.problem is not None):
+            if await pause(self._look_soon, min(remaining, glance)):
                 return
             found = self._glance_at_socket()
             has_lost_connection = self.problem is None and not self._client.is_connected

@@ -82,6 +82,7 @@ class IdentityClient:
         self._timeout_seconds = timeout_seconds
         self._observer = observer
         self._channel: grpc.aio.Channel | None = None
+        self._stub: csi_pb2_grpc.IdentityAsyncStub | None = None
         self._connection_number = 0
         self._connected_to: FileIdentity | None = None
 
@@ -183,8 +184,7 @@ class IdentityClient:
             async with asyncio.timeout(limit_seconds):
                 await self._check_path()
                 response = await start(
-                    csi_pb2_grpc.IdentityStub(self._connect()),
-                    limit_seconds + _GRPC_DEADLINE_MARGIN_SECONDS,
+                    self._connected_stub(), limit_seconds + _GRPC_DEADLINE_MARGIN_SECONDS
                 )
         except TimeoutError as error:
             self._report(method, grpc.StatusCode.DEADLINE_EXCEEDED, begun)
@@ -265,16 +265,17 @@ class IdentityClient:
             return False
         return its == mine or self.is_connected
 
-    def _connect(self) -> grpc.aio.Channel:
-        if self._channel is None:
+    def _connected_stub(self) -> "csi_pb2_grpc.IdentityAsyncStub":
+        if self._channel is None or self._stub is None:
             self._connection_number += 1
             self._channel = grpc.aio.insecure_channel(
                 grpc_target(self.csi_address), options=_CHANNEL_OPTIONS
             )
-        return self._channel
+            self._stub = csi_pb2_grpc.IdentityStub(self._channel)
+        return self._stub
 
     async def _disconnect(self) -> None:
-        channel, self._channel = self._channel, None
+        channel, self._channel, self._stub = self._channel, None, None
         self._connected_to = None
         if channel is not None:
             await channel.close()

@@ -27,7 +27,7 @@ async def to_its_end(
     (InvalidStateError), and before Python 3.12 `Server.stop` with a grace period loses one that
     comes when it is done, so that the task that was cancelled goes on for ever.
 
-    A step that takes longer than `patience_seconds` is left to itself.
+    A step that takes longer than `patience_seconds` is given up.
     """
     task = asyncio.create_task(step, name="start or stop of a gRPC server")
     try:
@@ -37,3 +37,5 @@ async def to_its_end(
         raise
     if task.done():
         task.result()
+    else:
+        task.cancel()

@@ -79,7 +79,7 @@ class DriverWatch:
         """Bring the next look forward, if most of the interval is over: it has just answered.
 
         A health probe asked it. To look in the same moment, and not at one of its own, wakes up
-        gRPC's threads once and not twice: 12 instead of 16 times a second where kubelet probes
+        gRPC's threads once and not twice: 13 instead of 16 times a second where kubelet probes
         every ten seconds.
         """
         if self.problem is not None or asyncio.get_running_loop().time() > self._half_time:

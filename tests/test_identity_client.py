@@ -155,9 +155,10 @@ async def test_a_driver_is_told_that_its_time_is_over_and_its_deadline_is_later(
         return b""
 
     server = grpc.aio.server()
-    server.add_registered_method_handlers(
+    probe = grpc.method_handlers_generic_handler(
         "csi.v1.Identity", {"Probe": grpc.unary_unary_rpc_method_handler(hang)}
     )
+    server.add_generic_rpc_handlers((probe,))
     server.add_insecure_port(f"unix:{folder}/csi.sock")
     await server.start()
     try:

@@ -81,7 +81,7 @@ audit: $(READY) ## ask PyPI for known vulnerabilities of what the image holds
 
 bench: $(READY) ## measure start, memory, CPU and latency (BENCH="--runs 3 --idle 10"; GO_REGISTRAR=... to compare)
 	$(BIN)/python -m compileall -q cmd health metrics proto registrar $(VENV)/lib
-	PYTHONPATH=tests $(BIN)/python tests/bench.py $(BENCH)
+	PYTHONPATH=tests GRPC_VERBOSITY=NONE $(BIN)/python tests/bench.py $(BENCH)
 
 fleet: $(READY) ## run a small fleet, broken in many ways, and its Prometheus, to look at
 	CI=true .ci/debian-packages prometheus

@@ -1,7 +1,8 @@
-"""Measures what the registrar costs on a node: `make bench` (BENCH="--quick").
+"""Measures what the registrar costs on a node: `make bench` (BENCH="--runs 3 --idle 10").
 
 Medians of one run on one machine, beside the budgets and the last committed figures. No test judges
-them. GO_REGISTRAR and GO_LIVENESSPROBE may name the Go programs, to be measured in the same run.
+them. GO_REGISTRAR and GO_LIVENESSPROBE may name the Go programs, to be measured in the same run and
+compared with.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import bench_figures as measure
+import bench_go
 from bench_node import Figure, Node, a_node
 
 COMMITTED = Path(__file__).parent / "data" / "bench.json"
@@ -35,8 +37,8 @@ async def all_figures(*, runs: int, probes: int, idle_seconds: float) -> list[Fi
     figures += await measure.several_figures(10)
     async with a_node() as node:
         figures += await under_limits(node, probes, idle_seconds)
-        figures += await go_programs(node, runs, probes)
-    return figures
+        figures += await go_programs(node, runs, probes, idle_seconds)
+    return [*figures, *bench_go.ratios(figures)]
 
 
 async def exec_probe(node: Node) -> list[Figure]:
@@ -57,13 +59,15 @@ async def under_limits(node: Node, probes: int, seconds: float) -> list[Figure]:
         return []
 
 
-async def go_programs(node: Node, runs: int, probes: int) -> list[Figure]:
+async def go_programs(node: Node, runs: int, probes: int, seconds: float) -> list[Figure]:
     """Measure the Go programs that the environment names."""
     figures = []
     if program := os.environ.get("GO_REGISTRAR"):
-        figures += await measure.go_registrar_figures(node, program, runs)
+        figures += await bench_go.registrar_figures(node, program, runs=runs, seconds=seconds)
     if program := os.environ.get("GO_LIVENESSPROBE"):
-        figures += await measure.go_livenessprobe_figures(node, program, probes)
+        figures += await bench_go.livenessprobe_figures(
+            node, program, probes=probes, seconds=seconds
+        )
     return figures
 
 
@@ -88,7 +92,6 @@ def main() -> int:
     parser.add_argument("--idle", type=float, default=60, help="seconds of idleness to measure")
     parser.add_argument("--json", type=Path, help=f"write the medians there ({COMMITTED.name})")
     arguments = parser.parse_args()
-    os.environ["GRPC_VERBOSITY"] = "NONE"  # the table is all that is to be seen
     before = json.loads(COMMITTED.read_text(encoding="utf-8")) if COMMITTED.exists() else {}
     heads = f"{'':<50}{'median':>9}       {'spread':>18}   {'budget':<18}{'last time':>9}"
     sys.stdout.write(f"{machine()}\n{heads}\n")

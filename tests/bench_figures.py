@@ -1,14 +1,12 @@
 """The measurements of `bench`, one function for each kind of figure."""
 
 import asyncio
-import contextlib
 import dataclasses
 import datetime as dt
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc.aio
@@ -17,13 +15,13 @@ from bench_node import (
     Node,
     a_node,
     cpu_seconds,
-    free_port,
     get,
+    get_often,
     megabytes,
-    until_it_listens,
+    part_of,
+    regular_gets,
     wake_ups,
 )
-from commanding import running
 from control_groups import limited_cpu, limited_memory
 
 from csi_registration_simulator.kubelet_records import (
@@ -100,22 +98,22 @@ async def probe_figures(node: Node, probes: int) -> list[Figure]:
     async with node.registrar() as command:
         url, pid = await command.url(), command.process.pid
         first = megabytes(pid)
-        healthz = await asyncio.to_thread(_get_often, url, "/healthz", probes)
-        await asyncio.to_thread(_get_often, url, "/metrics", 100)
+        healthz = await asyncio.to_thread(get_often, url, "/healthz", probes)
+        await asyncio.to_thread(get_often, url, "/metrics", 100)
         after = megabytes(pid)
-        await asyncio.to_thread(_get_often, url, "/healthz", probes)
+        await asyncio.to_thread(get_often, url, "/healthz", probes)
         later = megabytes(pid)
         # A 99th percentile of a hundred would be the one that was disturbed most.
-        scrapes = await asyncio.to_thread(_get_often, url, "/metrics", 1000)
+        scrapes = await asyncio.to_thread(get_often, url, "/metrics", 1000)
     return [
         Figure(
             what="/healthz with the driver's call, p50",
-            values=[_part(healthz, 0.5)],
+            values=[part_of(healthz, 0.5)],
             unit="ms",
             budget=1.5,
         ),
-        Figure(what="/healthz, p99", values=[_part(healthz, 0.99)], unit="ms"),
-        Figure(what="/metrics, p99", values=[_part(scrapes, 0.99)], unit="ms", budget=5),
+        Figure(what="/healthz, p99", values=[part_of(healthz, 0.99)], unit="ms"),
+        Figure(what="/metrics, p99", values=[part_of(scrapes, 0.99)], unit="ms", budget=5),
         Figure(what="resident once registered", values=[first["Rss"]], unit="MB"),
         Figure(
             what=f"resident after {probes} probes, 100 scrapes",
@@ -134,21 +132,13 @@ async def probe_figures(node: Node, probes: int) -> list[Figure]:
     ]
 
 
-def _get_often(url: str, path: str, times: int) -> list[float]:
-    return sorted(get(url, path) for _ in range(times))
-
-
-def _part(ordered: list[float], part: float) -> float:
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
-
-
 async def idle_figures(node: Node, seconds: float) -> list[Figure]:
     """Measure with a probe every ten seconds and a scrape every fifteen."""
     async with node.registrar() as command:
         url, pid = await command.url(), command.process.pid
         await asyncio.sleep(5)
         sleeps, used, begun = wake_ups(pid), cpu_seconds(pid), time.monotonic()
-        async with _regular_gets(url, "/healthz", 10), _regular_gets(url, "/metrics", 15):
+        async with regular_gets(url, "/healthz", 10), regular_gets(url, "/metrics", 15):
             await asyncio.sleep(seconds)
         took = time.monotonic() - begun
         rate, share = (wake_ups(pid) - sleeps) / took, 100 * (cpu_seconds(pid) - used) / took
@@ -156,24 +146,6 @@ async def idle_figures(node: Node, seconds: float) -> list[Figure]:
         Figure(what="wake-ups, idle", values=[rate], unit="/s", budget=12),
         Figure(what="CPU, idle", values=[share], unit="%", budget=0.1),
     ]
-
-
-@contextlib.asynccontextmanager
-async def _regular_gets(url: str, path: str, every_seconds: float) -> AsyncIterator[list[float]]:
-    """GET regularly while the block runs; give how many milliseconds each took."""
-    took: list[float] = []
-
-    async def go_on() -> None:
-        while True:
-            await asyncio.sleep(every_seconds)
-            took.append(await asyncio.to_thread(get, url, path))
-
-    task = asyncio.create_task(go_on())
-    try:
-        yield took
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def hang_figures(node: Node) -> list[Figure]:
@@ -199,7 +171,7 @@ async def hang_figures(node: Node) -> list[Figure]:
     return [
         Figure(
             what="GetInfo beside 40 hanging probes, p99",
-            values=[_part(milliseconds, 0.99)],
+            values=[part_of(milliseconds, 0.99)],
             unit="ms",
             budget=20,
         )
@@ -261,8 +233,8 @@ async def memory_limit_figures(node: Node, probes: int, mebibytes: int) -> list[
         limited = dataclasses.replace(node, prefix=group.command())
         async with limited.registrar() as command:
             url = await command.url()
-            await asyncio.to_thread(_get_often, url, "/healthz", probes)
-            await asyncio.to_thread(_get_often, url, "/metrics", 100)
+            await asyncio.to_thread(get_often, url, "/healthz", probes)
+            await asyncio.to_thread(get_often, url, "/metrics", 100)
             for _ in range(20):
                 before = node.kubelet.mark()
                 await node.kubelet.restart()
@@ -284,11 +256,11 @@ async def cpu_limit_figures(node: Node, share: float, seconds: float) -> list[Fi
         async with limited.registrar() as command:
             seen = await node.kubelet.wait_for_record(SocketCreated, after=before)
             url = await command.url()
-            async with _regular_gets(url, "/healthz", 2), _regular_gets(url, "/metrics", 5):
+            async with regular_gets(url, "/healthz", 2), regular_gets(url, "/metrics", 5):
                 ends = time.monotonic() + seconds
                 while time.monotonic() < ends:
-                    await asyncio.sleep(2)
                     await node.kubelet.restart()
+                    await asyncio.sleep(2)  # afterwards: the last GetInfo is not cut off by the end
         records = node.kubelet.records[before:]
     asked = [one for one in records if isinstance(one, GetInfoAnswered)]
     failed = [one for one in records if isinstance(one, GetInfoFailed)]
@@ -302,49 +274,9 @@ async def cpu_limit_figures(node: Node, share: float, seconds: float) -> list[Fi
         ),
         Figure(
             what=f"GetInfo at {percent}, {len(asked)} calls",
-            values=[one.seconds for one in asked],
-            unit="s",
-            budget=1,
+            values=[1000 * one.seconds for one in asked],
+            unit="ms",
+            budget=1000,
         ),
         Figure(what="GetInfo failed there", values=[float(len(failed))], unit="times", budget=0),
-    ]
-
-
-async def go_registrar_figures(node: Node, program: str, runs: int) -> list[Figure]:
-    """Measure the Go registrar as this one was."""
-    visible, cpu, held = [], [], []
-    go = dataclasses.replace(node, program=program, flags=())
-    for _ in range(runs):
-        before, begun = node.kubelet.mark(), time.monotonic()
-        async with go.registrar() as command:
-            seen = await node.kubelet.wait_for_record(SocketCreated, after=before)
-            visible.append(seen.at_seconds - begun)
-            cpu.append(cpu_seconds(command.process.pid))
-            held.append(megabytes(command.process.pid)["Rss"])
-    return [
-        Figure(what="Go registrar: start to socket", values=visible, unit="s", ours=False),
-        Figure(what="Go registrar: CPU until registered", values=cpu, unit="s", ours=False),
-        Figure(what="Go registrar: resident", values=held, unit="MB", ours=False),
-    ]
-
-
-async def go_livenessprobe_figures(node: Node, program: str, probes: int) -> list[Figure]:
-    """Measure the Go livenessprobe's probes, memory and wake-ups."""
-    port = free_port()
-    flags = (f"--csi-address={node.driver_socket()}", f"--http-endpoint=127.0.0.1:{port}")
-    async with running(program, *flags) as command:
-        url, pid = f"http://127.0.0.1:{port}", command.process.pid
-        await until_it_listens(port)
-        healthz = await asyncio.to_thread(_get_often, url, "/healthz", probes)
-        held = megabytes(pid)["Rss"]
-        await asyncio.sleep(5)
-        sleeps = wake_ups(pid)
-        async with _regular_gets(url, "/healthz", 10):
-            await asyncio.sleep(30)
-        rate = (wake_ups(pid) - sleeps) / 30
-    name = "Go livenessprobe"
-    return [
-        Figure(what=f"{name}: /healthz, p50", values=[_part(healthz, 0.5)], unit="ms", ours=False),
-        Figure(what=f"{name}: resident then", values=[held], unit="MB", ours=False),
-        Figure(what=f"{name}: wake-ups, idle", values=[rate], unit="/s", ours=False),
     ]

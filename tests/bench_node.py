@@ -167,6 +167,35 @@ def get(url: str, path: str) -> float:
     return took
 
 
+def get_often(url: str, path: str, times: int) -> list[float]:
+    """GET one time after the other; return how many milliseconds each took, the shortest first."""
+    return sorted(get(url, path) for _ in range(times))
+
+
+def part_of(ordered: Sequence[float], part: float) -> float:
+    """Return the value that this part of them does not exceed, such as 0.99."""
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+@asynccontextmanager
+async def regular_gets(url: str, path: str, every_seconds: float) -> AsyncIterator[None]:
+    """GET regularly while the block runs.
+
+    Raises:
+        RuntimeError: in a group and at once, if an answer is not 200.
+    """
+
+    async def go_on() -> None:
+        while True:
+            await asyncio.sleep(every_seconds)
+            await asyncio.to_thread(get, url, path)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(go_on())
+        yield
+        task.cancel()
+
+
 def free_port() -> int:
     """Return a port of the loopback that is free now."""
     with socket.socket() as held:

@@ -522,6 +522,23 @@ async def test_a_health_check_brings_the_next_look_forward_if_most_of_the_interv
         await observer.wait_for(ProbeFinished, after=before, timeout_seconds=1)
 
 
+async def test_a_health_check_has_the_driver_looked_at_if_the_one_before_is_long_ago(
+    driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
+) -> None:
+    """Otherwise checks and looks of one interval that began out of step stay so for ever."""
+    os.mkdir(settings.registration_folder)
+    settings = dataclasses.replace(settings, monitor_interval_seconds=3.0)
+    await driver.start()
+    async with supervising(settings, observer) as supervisor:
+        looked = await observer.wait_for(ProbeFinished)
+        await supervisor.check_driver()
+        await observer.wait_for(ProbeFinished, after=observer.events.index(looked) + 1)
+        before = len(observer.events)
+        await asyncio.sleep(0.2)
+        await supervisor.check_driver()
+        await observer.wait_for(ProbeFinished, after=before, timeout_seconds=1)
+
+
 async def test_a_health_check_that_a_driver_answers_again_has_it_looked_at_at_once(
     driver: SimulatedDriver, settings: DriverSettings, observer: RecordingObserver
 ) -> None:

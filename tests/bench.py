@@ -21,6 +21,8 @@ from bench_node import Figure, Node, a_node
 COMMITTED = Path(__file__).parent / "data" / "bench.json"
 MEMORY_LIMIT_MEBIBYTES = 32
 CPU_SHARE = 0.05
+LONG_RUNS = 3
+"""How often what takes a minute is measured."""
 
 
 async def all_figures(*, runs: int, probes: int, idle_seconds: float) -> list[Figure]:
@@ -32,7 +34,7 @@ async def all_figures(*, runs: int, probes: int, idle_seconds: float) -> list[Fi
             *await measure.probe_figures(node, probes),
             *await measure.hang_figures(node),
             *await exec_probe(node),
-            *await measure.idle_figures(node, idle_seconds),
+            *await measure.idle_figures(node, LONG_RUNS, idle_seconds),
         ]
     figures += await measure.several_figures(10)
     async with a_node() as node:
@@ -52,7 +54,7 @@ async def under_limits(node: Node, probes: int, seconds: float) -> list[Figure]:
     try:
         return [
             *await measure.memory_limit_figures(node, probes, MEMORY_LIMIT_MEBIBYTES),
-            *await measure.cpu_limit_figures(node, CPU_SHARE, seconds),
+            *await measure.cpu_limit_figures(node, CPU_SHARE, LONG_RUNS, seconds),
         ]
     except PermissionError as error:
         sys.stdout.write(f"not measured under limits: {error}\n")

@@ -53,7 +53,7 @@ async def test_the_figures_of_the_registrar_come_from_a_running_one() -> None:
         figures = [
             *await bench_figures.start_figures(node, 1),
             *await bench_figures.probe_figures(node, 20),
-            *await bench_figures.idle_figures(node, 1),
+            *await bench_figures.idle_figures(node, 1, 1),
             *bench_figures.baseline_figures(1),
         ]
     assert {

@@ -20,7 +20,7 @@ from registrar.observer import (
     DriverRestarted,
     Observer,
 )
-from registrar.pauses import pause, seconds_to_next_tick
+from registrar.pauses import Alarm, seconds_to_next_tick
 from registrar.unix_sockets import FileIdentity
 
 _RETRY_FIRST_SECONDS = 0.1
@@ -66,7 +66,7 @@ class DriverWatch:
         self._failures = 0
         self._has_socket: bool | None = None
         self._answered_on: tuple[FileIdentity | None, int] | None = None
-        self._look_soon = asyncio.Event()
+        self._look_soon = Alarm()
         self._half_time = 0.0
         self._seldom_from = 0.0
 
@@ -114,7 +114,7 @@ class DriverWatch:
         self._look_soon.clear()
         while (remaining := ends - clock()) > 0:
             glance = seconds_to_next_tick(_GLANCE_SECONDS)
-            if await pause(self._look_soon, min(remaining, glance)):
+            if await self._look_soon.pause(min(remaining, glance)):
                 return
             found = self._glance_at_socket()
             has_lost_connection = self.problem is None and not self._client.is_connected

@@ -13,7 +13,7 @@ from registrar.driver_watch import DriverWatch, IdentifiedDriver
 from registrar.errors import DriverError, PublicationError
 from registrar.identity_client import IdentityClient
 from registrar.observer import AnnouncementReason, Observer, State
-from registrar.pauses import pause, seconds_to_next_tick
+from registrar.pauses import Alarm, seconds_to_next_tick
 from registrar.publication import AddServices
 from registrar.registration import MIN_SECONDS_BETWEEN_ANNOUNCEMENTS
 from registrar.registration_keeper import RegistrationKeeper
@@ -59,7 +59,7 @@ class Supervisor:
         self._further_services: tuple[AddServices, ...] = ()
         self._clock = clock
         self._started_at = clock()
-        self._wake = asyncio.Event()
+        self._wake = Alarm()
         self._client = IdentityClient(settings.csi_address, settings.timeout_seconds, observer)
         self._watch = DriverWatch(
             self._client,
@@ -161,7 +161,7 @@ class Supervisor:
             while True:
                 self._wake.clear()
                 await self._tick()
-                await pause(self._wake, self._pause_seconds())
+                await self._wake.pause(self._pause_seconds())
         finally:
             if self._current is not None:
                 await self._current.withdraw()

@@ -1,11 +1,11 @@
-"""Pauses: they end in step, early for an event, and at once for a cancellation."""
+"""Pauses: they end in step, early for an alarm, and at once for a cancellation."""
 
 import asyncio
 import random
 
 import pytest
 
-from registrar.pauses import pause, seconds_to_next_tick
+from registrar.pauses import Alarm, seconds_to_next_tick
 
 
 @pytest.mark.parametrize("tick_seconds", [0.05, 1.0])
@@ -24,25 +24,38 @@ async def test_whoever_pauses_to_the_next_tick_wakes_up_with_the_others(
         assert apart == pytest.approx(round(apart), rel=0, abs=0.02)
 
 
-async def test_an_event_ends_a_pause() -> None:
-    event = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.05, event.set)
-    assert await pause(event, 10.0)
+async def test_an_alarm_ends_a_pause() -> None:
+    alarm = Alarm()
+    asyncio.get_running_loop().call_later(0.05, alarm.set)
+    assert await alarm.pause(10.0)
 
 
-async def test_without_an_event_a_pause_ends_in_time() -> None:
-    assert not await pause(asyncio.Event(), 0.05)
+async def test_an_alarm_in_advance_leaves_no_pause_until_it_is_cleared() -> None:
+    alarm = Alarm()
+    alarm.set()
+    assert await alarm.pause(10.0)
+    assert await alarm.pause(10.0)
+    alarm.clear()
+    assert not await alarm.pause(0.05)
 
 
-@pytest.mark.parametrize("order", ["event first", "cancellation first"])
-async def test_a_cancellation_at_the_moment_of_the_event_is_not_lost(order: str) -> None:
-    event = asyncio.Event()
-    task = asyncio.create_task(pause(event, 10.0), name="pause")
+async def test_without_an_alarm_a_pause_ends_in_time_and_so_does_the_next() -> None:
+    alarm, clock = Alarm(), asyncio.get_running_loop().time
+    begun = clock()
+    assert not await alarm.pause(0.05)
+    assert not await alarm.pause(0.05)
+    assert 0.099 < clock() - begun < 1.0
+
+
+@pytest.mark.parametrize("order", ["alarm first", "cancellation first"])
+async def test_a_cancellation_at_the_moment_of_the_alarm_is_not_lost(order: str) -> None:
+    alarm = Alarm()
+    task = asyncio.create_task(alarm.pause(10.0), name="pause")
     await asyncio.sleep(0)
-    if order == "event first":
-        event.set()
+    if order == "alarm first":
+        alarm.set()
     task.cancel()
-    event.set()
+    alarm.set()
     with pytest.raises(asyncio.CancelledError):
         await task
 
@@ -52,7 +65,7 @@ async def test_a_cancellation_at_the_moment_when_it_ends_is_not_lost(later_secon
     """The event loop runs both in one round, one before the other."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + 0.05
-    task = asyncio.create_task(pause(asyncio.Event(), 0.05), name="pause")
+    task = asyncio.create_task(Alarm().pause(0.05), name="pause")
     loop.call_at(ends_at + later_seconds, task.cancel)
     await asyncio.sleep(0)
     while loop.time() < ends_at + 0.01:  # so that both are due in the same round

@@ -22,9 +22,8 @@ help: ## list these targets
 $(READY): $(TOOLS:%=.ci/requirements-%.txt) .ci/make-venv pyproject.toml
 	.ci/make-venv $(PYTHON) $(VENV) $(TOOLS)
 
-$(CHECKOV): .ci/requirements-checkov.txt
-	$(PYTHON) -m venv --clear .venv-checkov
-	.venv-checkov/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+$(CHECKOV): .ci/requirements-checkov.txt .ci/make-venv
+	.ci/make-venv $(PYTHON) .venv-checkov checkov
 	touch $@
 
 $(NPM_READY): tests/screenshots/package-lock.json

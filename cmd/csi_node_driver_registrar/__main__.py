@@ -67,7 +67,7 @@ def _registrar(arguments: Sequence[str]) -> int:
 
     from csi_node_driver_registrar.lean_imports import importing_leanly
 
-    _prepare_for_grpc()
+    _prepare_grpc()
     with importing_leanly():
         from csi_node_driver_registrar.process import leave, run_to_exit_status
         from csi_node_driver_registrar.registrar_run import run_registrar
@@ -100,7 +100,7 @@ def _livenessprobe(arguments: Sequence[str]) -> int:
 
     from csi_node_driver_registrar.lean_imports import importing_leanly
 
-    _prepare_for_grpc()
+    _prepare_grpc()
     with importing_leanly():
         from csi_node_driver_registrar.livenessprobe_run import run_livenessprobe
         from csi_node_driver_registrar.process import leave, run_to_exit_status
@@ -112,17 +112,14 @@ def _livenessprobe(arguments: Sequence[str]) -> int:
     )
 
 
-def _prepare_for_grpc() -> None:
-    """Set what gRPC's library reads from the environment, and what its threads inherit."""
+def _prepare_grpc() -> None:
+    """Set what gRPC's library reads from the environment when it is loaded."""
     import os
-
-    from csi_node_driver_registrar.scheduling import never_preempt
 
     # Nothing here forks, and being ready for it costs threads that wake up several times a second.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     # Its own lines know nothing of the log's format; what they tell is told with the errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    never_preempt()
 
 
 def _registrar_usage() -> str:
